@@ -1,0 +1,131 @@
+package fsm
+
+import (
+	"math"
+	"time"
+)
+
+// EraBits is the number of low bits of a token that count within an era. The 11 bits above them are the era, which
+// a restore or a forced repair raises; the top bit stays clear, so a token fits a signed 64-bit column.
+const EraBits = 52
+
+// MaxEra is the largest era.
+const MaxEra = 1<<(63-EraBits) - 1
+
+// A Token is a fencing number: it strictly rises within a shard, for ever. Claims, session creations and grants are
+// all minted from one counter, so any two of them can be compared. Zero is no token.
+type Token uint64
+
+// FirstToken is the token before the first one of an era: the counter's value in a new shard.
+func FirstToken(era uint64) Token { return Token(era << EraBits) }
+
+// Era is the era in which the token was minted.
+func (t Token) Era() uint64 { return uint64(t) >> EraBits }
+
+// A Revision counts the changes of a shard's config records. Zero is before the first change.
+type Revision uint64
+
+// A Claim is a shard's last accepted claim: who may own it. The zero Claim means that there was none yet. It is
+// comparable and without pointers but the node's name, so a model can copy it freely.
+type Claim struct {
+	Token       Token         // stamps every batch of the owner
+	Node        string        // the owner's stored id
+	Incarnation uint64        // of that node, when it claimed
+	Term        uint64        // Raft term of the claim, or of the last one that kept the token
+	Lease       time.Duration // how long a successor has to wait, unless Released
+	Released    bool          // the owner gave up: nothing is accepted until the next claim
+}
+
+// A ClaimRequest is what a claim's entry says.
+type ClaimRequest struct {
+	Node        string
+	Incarnation uint64
+	Term        uint64
+	Lease       time.Duration
+	Replaces    Token         // of the claim that the claimer read before it waited, zero: there was none
+	Keep        bool          // the claimer's lease never lapsed: the same token goes on
+	Waited      time.Duration // since the claimer read that claim
+}
+
+// Accepts reports whether the shard accepts next as its claim. The claimer must have seen the last claim, or the
+// wait it did was for another lease. Its term must be newer, or equal and from the same process: a shard whose
+// owner's lease lapsed while it stays leader would otherwise never have an owner again. A token is kept only by the
+// process that has it.
+func (c Claim) Accepts(next ClaimRequest) bool {
+	same := c.Node == next.Node && c.Incarnation == next.Incarnation
+	switch {
+	case next.Replaces != c.Token:
+		return false
+	case next.Term < c.Term, next.Term == c.Term && !same:
+		return false
+	case next.Keep && (c.Token == 0 || c.Released || !same):
+		return false
+	}
+	return true
+}
+
+// After is the claim that stands once next was accepted: under the same token if it keeps it, else under minted.
+func (c Claim) After(next ClaimRequest, minted Token) Claim {
+	if next.Keep {
+		c.Term, c.Lease = next.Term, next.Lease
+		return c
+	}
+	return Claim{Token: minted, Node: next.Node, Incarnation: next.Incarnation, Term: next.Term, Lease: next.Lease}
+}
+
+// AcceptsStamp reports whether a batch stamped t may change the shard: only under the token of the current claim,
+// and not after its release.
+func (c Claim) AcceptsStamp(t Token) bool { return t != 0 && t == c.Token && !c.Released }
+
+// A Lease is what the log knows of a session's life. It says nothing of renewals that an owner kept in memory.
+type Lease struct {
+	Hot     Token         // the owner's token under which the session was last renewed in the log; zero: cold
+	Silence time.Duration // while cold: for how long at least it had been silent when that was recorded
+}
+
+// IsHot reports whether the owner with that token may renew the session in memory, without a log entry.
+func (l Lease) IsHot(owner Token) bool { return owner != 0 && l.Hot == owner }
+
+// AfterRenew is the lease after a renewal in the log, in a batch with that stamp.
+func (l Lease) AfterRenew(stamp Token) Lease { return Lease{Hot: stamp} }
+
+// AfterCheckpoint is the lease after the owner recorded a silence: cold, so that the next renewal goes through the
+// log. The silence is bounded by the session's limit.
+func (l Lease) AfterCheckpoint(silence, ttl time.Duration) Lease {
+	return Lease{Silence: min(max(silence, 0), SessionLimit(ttl))}
+}
+
+// AfterClaim is the lease after a claim that replaced the one with token last. Every session becomes cold; a claim
+// that keeps its token must not call it. See SilenceAfterClaim.
+func (l Lease) AfterClaim(last Token, waited, ttl time.Duration) Lease {
+	return Lease{Silence: SilenceAfterClaim(l.IsHot(last), l.Silence, waited, ttl)}
+}
+
+// SilenceAfterClaim is the silence that a new owner has to assume at least. One that was hot may have been renewed in
+// the former owner's memory until a moment ago: nothing is known. One that was cold cannot have been, so the time
+// that the claimer waited adds up, and repeated failovers cannot keep a dead session alive for ever.
+func SilenceAfterClaim(hot bool, silence, waited, ttl time.Duration) time.Duration {
+	if hot {
+		return 0
+	}
+	limit := SessionLimit(ttl)
+	silence, waited = max(silence, 0), max(waited, 0)
+	if silence >= limit || waited >= limit-silence {
+		return limit
+	}
+	return silence + waited
+}
+
+// SessionLimit is the silence after which an owner may end a session: ttl × 1.01, rounded up, since clocks are
+// trusted to run at the same rate within one per cent. It saturates instead of overflowing.
+func SessionLimit(ttl time.Duration) time.Duration {
+	ttl = max(ttl, 0)
+	margin := ttl / 100
+	if ttl%100 != 0 {
+		margin++
+	}
+	if ttl > math.MaxInt64-margin {
+		return math.MaxInt64
+	}
+	return ttl + margin
+}
