@@ -2,4 +2,4 @@
 // It is generated from command.proto, which documents each field, and holds no logic.
 package fsmpb
 
-//go:generate protoc --go_out=. --go_opt=paths=source_relative command.proto
+//go:generate protoc --proto_path=../.. --go_out=../.. --go_opt=paths=source_relative fsm/fsmpb/command.proto

@@ -1,0 +1,24 @@
+package fsm
+
+import "time"
+
+// Version is the newest cluster format version that this package speaks: the commands it knows, and the snapshots
+// and state it writes once a cluster was raised to it.
+const Version = 1
+
+// Limits of commands. They are part of the format version and the same on every replica, since a command that one
+// replica refuses and another accepts would make them differ for ever. A node may refuse more before it proposes.
+const (
+	MaxKey       = 1024           // bytes of a config key, at least 1
+	MaxName      = 1024           // bytes of a lock's name, at least 1
+	MaxValue     = 512 << 10      // bytes of a config value
+	MaxLockValue = 64 << 10       // bytes of the value that a lock's holder shows
+	MaxNode      = 255            // bytes of a node's id, at least 1
+	MaxTTL       = 24 * time.Hour // of a session
+	MaxLease     = time.Hour      // of an owner
+	MaxResults   = 1 << 16        // remembered, unacknowledged results of one session
+	NonceSize    = 16             // bytes of a session's nonce
+)
+
+// keptValue is the largest value of a conflicting record that is remembered with a result.
+const keptValue = 1 << 10

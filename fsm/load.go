@@ -1,0 +1,116 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// load reads a space into memory, but the config records, and its applied index. It checks everything it reads:
+// state that this package cannot have written is ErrCorrupt, never half a state.
+func load(r pebble.Reader, sp space, maxVersion uint32) (*state, uint64, error) {
+	c, err := readCounters(r, sp)
+	if err != nil {
+		return nil, 0, err
+	}
+	if c.version > maxVersion {
+		return nil, 0, fmt.Errorf("%w: state has version %d, this machine knows up to %d", ErrVersion, c.version, maxVersion)
+	}
+	applied, err := readApplied(r, sp)
+	if err != nil {
+		return nil, 0, err
+	}
+	l := loader{newState(c.version, c.tokens)}
+	l.st.counters = c
+	if err := eachBetween(r, sp.start(nil, kindApplied+1), sp.start(nil, kindRecord), l.record); err != nil {
+		return nil, 0, err
+	}
+	return l.st, applied, nil
+}
+
+// loader builds a state from stored records, in the order of their keys: sessions come before what hangs on them.
+type loader struct{ st *state }
+
+func (l loader) record(suffix, value []byte) error {
+	rest := suffix[1:]
+	switch suffix[0] {
+	case kindClaim:
+		c, err := decodeClaim(value)
+		l.st.claim = c
+		return err
+	case kindCounters:
+		return nil // load has read them
+	case kindSession:
+		return l.session(rest, value)
+	case kindResult:
+		return l.result(rest, value)
+	case kindHolder, kindWaiter:
+		return l.claimant(suffix[0], rest, value)
+	}
+	return fmt.Errorf("%w: unknown kind %q", ErrCorrupt, suffix[0])
+}
+
+func (l loader) session(rest, value []byte) error {
+	id, _, err := parseNumbers(rest, 1)
+	if err != nil {
+		return err
+	}
+	s, err := decodeSession(Token(id), value)
+	if err != nil {
+		return err
+	}
+	if l.st.nonces[s.nonce] != nil {
+		return fmt.Errorf("%w: session %d has another's nonce", ErrCorrupt, id)
+	}
+	l.st.add(s)
+	return nil
+}
+
+func (l loader) result(rest, value []byte) error {
+	id, seq, err := parseNumbers(rest, 2)
+	if err != nil {
+		return err
+	}
+	res, err := decodeResult(value)
+	if err != nil {
+		return err
+	}
+	s := l.st.sessions[Token(id)]
+	if s == nil || seq <= s.low {
+		return fmt.Errorf("%w: result %d of session %d hangs on nothing", ErrCorrupt, seq, id)
+	}
+	s.results = append(s.results, remembered{seq, res})
+	return nil
+}
+
+func (l loader) claimant(kind byte, rest, value []byte) error {
+	name, n, err := parseNamed(rest)
+	if err != nil {
+		return err
+	}
+	c, id, err := decodeClaimant(value)
+	if err != nil {
+		return err
+	}
+	if c.session = l.st.sessions[id]; c.session == nil {
+		return fmt.Errorf("%w: lock %q hangs on session %d, which is not there", ErrCorrupt, name, id)
+	}
+	k := l.st.locks[name]
+	if k == nil {
+		k = &lock{name: name}
+		l.st.locks[name] = k
+	}
+	if kind == kindHolder {
+		if !k.admits(c.mode) {
+			return fmt.Errorf("%w: lock %q is held twice", ErrCorrupt, name)
+		}
+		k.holders = append(k.holders, holder{c, Token(n)})
+	} else {
+		if len(k.holders) == 0 {
+			return fmt.Errorf("%w: lock %q is free and has waiters", ErrCorrupt, name)
+		}
+		k.waiters = append(k.waiters, waiter{c, n})
+	}
+	c.session.refer(ref{c.seq, k})
+	return nil
+}

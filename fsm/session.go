@@ -1,0 +1,148 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+)
+
+// openSession makes a session, hot under the stamp: its creation is its first renewal. A repeated nonce answers the
+// same session and renews nothing, so a client has to count from before it first sent that nonce.
+func (t *txn) openSession(stamp Token, o *fsmpb.OpenSession) *fsmpb.Result {
+	nonce := [NonceSize]byte(o.Nonce)
+	if s := t.st.nonces[nonce]; s != nil {
+		if s.node != o.Node || s.incarnation != o.Incarnation || s.ttl != time.Duration(o.Ttl) {
+			return invalid("nonce is another session's")
+		}
+		return &fsmpb.Result{Status: fsmpb.Result_OK, Token: uint64(s.id)}
+	}
+	s := &session{id: t.mint(), node: o.Node, incarnation: o.Incarnation, ttl: time.Duration(o.Ttl), nonce: nonce}
+	s.lease = s.lease.AfterRenew(stamp)
+	t.st.add(s)
+	t.touched(s)
+	t.tell(Event{Kind: SessionOpened, Session: s.id})
+	return &fsmpb.Result{Status: fsmpb.Result_OK, Token: uint64(s.id)}
+}
+
+func (t *txn) endSessions(e *fsmpb.EndSessions) *fsmpb.Result {
+	res := &fsmpb.Result{Status: fsmpb.Result_OK, Exists: make([]bool, len(e.Ids))}
+	var ended []*session
+	for i, id := range e.Ids {
+		s := t.st.sessions[Token(id)]
+		res.Exists[i] = s != nil
+		if s != nil && !slices.Contains(ended, s) {
+			ended = append(ended, s)
+		}
+	}
+	t.end(ended, e.Expired)
+	return res
+}
+
+func (t *txn) endFormer(e *fsmpb.EndFormer) *fsmpb.Result {
+	var ended []*session
+	for _, s := range t.st.order {
+		if s.node == e.Node && s.incarnation < e.Incarnation {
+			ended = append(ended, s)
+		}
+	}
+	t.end(ended, false)
+	return status(fsmpb.Result_OK)
+}
+
+// end ends sessions in two steps. First all of them and everything that hangs on them are gone, and only then are the
+// freed names granted: no session of the batch can be granted what another of the batch held.
+func (t *txn) end(ended []*session, expired bool) {
+	var freed []*lock
+	for _, s := range ended {
+		s.ended = true
+		for _, r := range s.refs {
+			t.leave(r.lock, s, r.seq)
+			freed = append(freed, r.lock)
+		}
+		for _, r := range s.results {
+			t.unset(t.sp.pair(t.key[:0], kindResult, uint64(s.id), r.seq))
+		}
+		t.unset(t.sp.number(t.key[:0], kindSession, uint64(s.id)))
+		t.tell(Event{Kind: SessionEnded, Session: s.id, Expired: expired})
+	}
+	t.st.remove(ended)
+	slices.SortFunc(freed, func(a, b *lock) int { return cmp.Compare(a.name, b.name) })
+	for _, l := range slices.Compact(freed) {
+		t.grant(l)
+	}
+}
+
+// renew makes sessions hot under the stamp.
+func (t *txn) renew(stamp Token, ids []uint64) *fsmpb.Result {
+	res := &fsmpb.Result{Status: fsmpb.Result_OK, Exists: make([]bool, len(ids))}
+	for i, id := range ids {
+		s := t.st.sessions[Token(id)]
+		if s == nil {
+			continue
+		}
+		res.Exists[i] = true
+		s.lease = s.lease.AfterRenew(stamp)
+		t.touched(s)
+	}
+	return res
+}
+
+// checkpoint makes sessions cold and records their silence.
+func (t *txn) checkpoint(silences []*fsmpb.Checkpoint_Silence) *fsmpb.Result {
+	res := &fsmpb.Result{Status: fsmpb.Result_OK, Exists: make([]bool, len(silences))}
+	for i, c := range silences {
+		s := t.st.sessions[Token(c.Id)]
+		if s == nil {
+			continue
+		}
+		res.Exists[i] = true
+		s.lease = s.lease.AfterCheckpoint(time.Duration(c.Silence), s.ttl)
+		t.touched(s)
+	}
+	return res
+}
+
+// acknowledge raises the session's low-water mark and forgets the results at or below it.
+func (t *txn) acknowledge(s *session, low uint64) {
+	if low <= s.low {
+		return
+	}
+	s.low = low
+	t.touched(s)
+	n := 0
+	for ; n < len(s.results) && s.results[n].seq <= low; n++ {
+		t.unset(t.sp.pair(t.key[:0], kindResult, uint64(s.id), s.results[n].seq))
+	}
+	s.results = slices.Delete(s.results, 0, n)
+}
+
+// remember stores the result of an operation, in place of a former one.
+func (t *txn) remember(s *session, seq uint64, res *fsmpb.Result) {
+	if i, ok := s.find(seq); ok {
+		s.results[i].result = res
+	} else {
+		s.results = slices.Insert(s.results, i, remembered{seq, res})
+	}
+	t.val = appendResult(t.val[:0], res)
+	t.set(t.sp.pair(t.key[:0], kindResult, uint64(s.id), seq))
+}
+
+// update changes the result of an operation that waited, if it is still remembered.
+func (t *txn) update(s *session, seq uint64, res *fsmpb.Result) {
+	if _, ok := s.find(seq); ok {
+		t.remember(s, seq, res)
+	}
+}
+
+// trim makes the result that is remembered: a large value of a conflicting record is left out, or copies of other
+// nodes' values would fill the memory.
+func trim(res *fsmpb.Result) *fsmpb.Result {
+	if res.Record == nil || len(res.Record.Value) <= keptValue {
+		return res
+	}
+	rec := fromMessage(res.Record)
+	rec.Value = nil
+	return &fsmpb.Result{Status: res.Status, Record: toMessage(rec), Trimmed: true}
+}
