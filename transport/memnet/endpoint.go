@@ -56,6 +56,11 @@ func (e *Endpoint) Stats() transport.Stats {
 
 // Accept waits for the next connection of protocol p, or for Close, then it returns net.ErrClosed.
 func (e *Endpoint) Accept(p transport.Proto) (net.Conn, error) {
+	return e.AcceptContext(context.Background(), p)
+}
+
+// AcceptContext is Accept until ctx ends; then it returns an error that wraps ctx's, and no connection is lost.
+func (e *Endpoint) AcceptContext(ctx context.Context, p transport.Proto) (net.Conn, error) {
 	queue, known := e.accepts[p]
 	if !known {
 		return nil, fmt.Errorf("memnet: accept: unknown protocol %d", p)
@@ -68,6 +73,8 @@ func (e *Endpoint) Accept(p transport.Proto) (net.Conn, error) {
 	select {
 	case <-e.done:
 		return nil, e.wrap("accept", e.addr, net.ErrClosed)
+	case <-ctx.Done():
+		return nil, e.wrap("accept", e.addr, ctx.Err())
 	case c := <-queue:
 		return c, nil
 	}

@@ -209,6 +209,21 @@ func dialItself(t *testing.T, a, _ transport.Transport) {
 	say(t, accepted, dialled, "back")
 }
 
+// A wait for connections that is given up leaves the transport as it was: the next connection reaches the next wait.
+func acceptEndsWithContext(t *testing.T, a, b transport.Transport) {
+	ctx, cancel := context.WithCancel(context.Background())
+	both(
+		func() {
+			if _, err := transport.AcceptContext(ctx, b, transport.RPC); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want context.Canceled", err)
+			}
+		},
+		cancel,
+	)
+	dialled, accepted := connect(t, transport.RPC, a, b)
+	say(t, dialled, accepted, "hello")
+}
+
 // A read deadline ends a read, and the connection is usable after a new one.
 func readDeadline(t *testing.T, a, b transport.Transport) {
 	dialled, accepted := connect(t, transport.RPC, a, b)

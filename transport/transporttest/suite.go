@@ -46,6 +46,7 @@ func Cases(relisten func(t *testing.T, addr string) (transport.Transport, error)
 		{"BigTransfersBothWays", bigTransfersBothWays},
 		{"ManyConnectionsAtOnce", manyConnectionsAtOnce},
 		{"DialItself", dialItself},
+		{"AcceptEndsWithContext", acceptEndsWithContext},
 		{"ReadDeadline", readDeadline},
 		{"WriteDeadline", writeDeadline},
 		{"PeerCloseGivesEOF", peerCloseGivesEOF},
