@@ -1,0 +1,348 @@
+package membership
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of the table. A failed member is kept long, since its address is what finds it again.
+const (
+	maxMembers = 4096
+	maxNotices = 256 // that wait to be logged, and complaints that are remembered
+	keepLeft   = time.Hour
+	keepFailed = 72 * time.Hour
+)
+
+// A table is all that is known about members. The gossip library calls into it under locks of its own, so its methods
+// never block, call nobody, and hold their mutex for short.
+type table struct {
+	wake chan struct{} // capacity 1: notices or rivals were added
+
+	// mu guards all below. It is a leaf: nothing else is locked or called while it is held.
+	mu        sync.Mutex
+	self      claim
+	meta      []byte // the encoded self
+	left      bool   // this node has left
+	frozen    bool   // closed: nothing changes any more
+	entries   map[string]*entry
+	version   uint64 // raised by each visible change
+	own       uint64 // version of the last change of this node
+	changed   chan struct{}
+	notices   []notice
+	complaint map[string]struct{} // what was complained about
+	rivals    []Record            // other processes with this node's ID, to be reported
+}
+
+// An entry is a member other than this node.
+type entry struct {
+	claim
+	meta    []byte // the encoded claim
+	up      bool   // as the gossip library says
+	suspect bool   // it did not answer a probe of ours, and nothing since
+	since   time.Time
+	version uint64 // of the table, at the last visible change
+}
+
+// A notice is something to log, once no lock is held.
+type notice struct {
+	text string
+	args []any
+}
+
+func newTable(self claim, meta []byte) *table {
+	return &table{
+		wake:      make(chan struct{}, 1),
+		self:      self,
+		meta:      meta,
+		entries:   make(map[string]*entry),
+		version:   1,
+		own:       1,
+		changed:   make(chan struct{}),
+		complaint: make(map[string]struct{}),
+	}
+}
+
+func (e *entry) state() State {
+	switch {
+	case e.up && e.suspect:
+		return Suspect
+	case e.up:
+		return Alive
+	case e.leaving:
+		return Left
+	default:
+		return Failed
+	}
+}
+
+func (e *entry) member() Member { return Member{Record: e.Record.clone(), State: e.state()} }
+
+// vet looks at a message that says node name lives. An error makes the gossip library ignore it. What is newer than the
+// known record is taken at once, before the library decides about its own state, since the address in it may be the only
+// one at which the node can be reached. Whether the node is up is not concluded from it: it may be an old rumour.
+func (t *table) vet(name string, meta []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.frozen {
+		return ErrClosed
+	}
+	if name == t.self.ID {
+		t.vetSelfLocked(meta)
+		return nil // the library answers whatever is said wrongly about this node
+	}
+	e := t.entries[name]
+	if e != nil && bytes.Equal(e.meta, meta) {
+		return nil
+	}
+	c, err := decode(name, meta)
+	if err != nil {
+		t.complainLocked(name, "cannot read a member's record", "member", short(name), "err", err)
+		return err
+	}
+	if e == nil {
+		if !t.roomLocked() {
+			t.complainLocked("full", "too many members, more are ignored", "limit", maxMembers, "member", name)
+			return errFull
+		}
+		return nil
+	}
+	if c.Incarnation < e.Incarnation {
+		return errStale
+	}
+	t.takeLocked(e, c, meta)
+	return nil
+}
+
+// vetSelfLocked looks at what others say of this node. Records of its earlier starts are usual: peers remember them.
+func (t *table) vetSelfLocked(meta []byte) {
+	if bytes.Equal(meta, t.meta) {
+		return
+	}
+	c, err := decode(t.self.ID, meta)
+	if err != nil || c.Nonce == t.self.Nonce || c.Incarnation < t.self.Incarnation {
+		return
+	}
+	rival := c.Record.clone()
+	if t.complainLocked("rival "+strconv.FormatUint(rival.Nonce, 16), "another process claims this node's id", "addr", rival.Addr, "incarnation", rival.Incarnation) {
+		t.rivals = append(t.rivals, rival)
+	}
+}
+
+// takeLocked replaces e's claim by c if c is newer, and says whether it did.
+func (t *table) takeLocked(e *entry, c claim, meta []byte) bool {
+	if c.rival(e.claim) {
+		t.complainLocked("rivals "+c.ID, "two processes claim one member's id", "member", c.ID, "addr", e.Addr, "other", c.Addr)
+		return false
+	}
+	if !c.newer(e.claim) {
+		return false
+	}
+	e.claim, e.meta = c, bytes.Clone(meta)
+	t.touchLocked(e)
+	return true
+}
+
+// heard is called when the gossip library counts node name as up.
+func (t *table) heard(name string, meta []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if name == t.self.ID || t.frozen {
+		return
+	}
+	c, err := decode(name, meta)
+	if err != nil {
+		return // vet complained
+	}
+	e := t.entries[name]
+	if e == nil {
+		e = &entry{claim: c, meta: bytes.Clone(meta), up: true}
+		t.entries[name] = e
+		t.touchLocked(e)
+		return
+	}
+	t.takeLocked(e, c, meta)
+	if !e.up && c.Nonce == e.Nonce {
+		e.up, e.suspect = true, false
+		t.touchLocked(e)
+	}
+}
+
+// gone is called when the gossip library counts node name as dead, or as having left.
+func (t *table) gone(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.frozen {
+		return
+	}
+	if name == t.self.ID {
+		t.left = true
+		t.touchSelfLocked()
+		return
+	}
+	if e := t.entries[name]; e != nil && e.up {
+		e.up, e.suspect, e.since = false, false, time.Now()
+		t.touchLocked(e)
+	}
+}
+
+// suspected is called when node name did not answer a probe, answered when it did.
+func (t *table) suspected(name string) { t.suspect(name, true) }
+func (t *table) answered(name string)  { t.suspect(name, false) }
+
+func (t *table) suspect(name string, yes bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[name]; e != nil && e.up && e.suspect != yes && !t.frozen {
+		e.suspect = yes
+		t.touchLocked(e)
+	}
+}
+
+// departed takes the farewell of a member from a third node, in case this node missed it.
+func (t *table) departed(meta []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, err := parse(meta)
+	if err != nil || !c.leaving || t.frozen {
+		return
+	}
+	if e := t.entries[c.ID]; e != nil {
+		t.takeLocked(e, c, meta)
+	}
+}
+
+// farewells are the encoded records of at most n members that left last.
+func (t *table) farewells(n int) [][]byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var gone []*entry
+	for _, e := range t.entries {
+		if !e.up && e.leaving {
+			gone = append(gone, e)
+		}
+	}
+	slices.SortFunc(gone, func(a, b *entry) int { return b.since.Compare(a.since) })
+	var metas [][]byte
+	for _, e := range gone[:min(n, len(gone))] {
+		metas = append(metas, e.meta)
+	}
+	return metas
+}
+
+// setSelf replaces this node's own claim.
+func (t *table) setSelf(c claim, meta []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.self, t.meta = c, meta
+	t.touchSelfLocked()
+}
+
+// claim is a copy of this node's own claim.
+func (t *table) claim() claim {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.self
+	c.Record = c.Record.clone()
+	return c
+}
+
+// encoded is this node's own claim as it is gossiped. It is never changed in place.
+func (t *table) encoded() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.meta
+}
+
+// freeze keeps the state as it is and wakes those who wait for a change.
+func (t *table) freeze() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.frozen = true
+	t.bumpLocked()
+}
+
+// touchLocked makes a change of e visible, touchSelfLocked one of this node.
+func (t *table) touchLocked(e *entry) {
+	t.bumpLocked()
+	e.version = t.version
+}
+
+func (t *table) touchSelfLocked() {
+	t.bumpLocked()
+	t.own = t.version
+}
+
+func (t *table) bumpLocked() {
+	t.version++
+	close(t.changed)
+	t.changed = make(chan struct{})
+	t.wakeLocked()
+}
+
+func (t *table) wakeLocked() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// complainLocked queues a notice unless there was one for key. It forgets all keys when there are too many.
+func (t *table) complainLocked(key, text string, args ...any) bool {
+	if _, ok := t.complaint[key]; ok {
+		return false
+	}
+	if len(t.complaint) >= maxNotices {
+		clear(t.complaint)
+	}
+	t.complaint[key] = struct{}{}
+	if len(t.notices) < maxNotices {
+		t.notices = append(t.notices, notice{text, args})
+	}
+	t.wakeLocked()
+	return true
+}
+
+// roomLocked makes room for one more member, if need be by forgetting the one that is gone for longest.
+func (t *table) roomLocked() bool {
+	if len(t.entries)+1 < maxMembers {
+		return true
+	}
+	var oldest *entry
+	for _, e := range t.entries {
+		if !e.up && (oldest == nil || e.since.Before(oldest.since)) {
+			oldest = e
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	delete(t.entries, oldest.ID)
+	t.bumpLocked()
+	return true
+}
+
+// forget drops members that are gone for so long that nobody will miss them.
+func (t *table) forget(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, e := range t.entries {
+		keep := keepFailed
+		if e.leaving {
+			keep = keepLeft
+		}
+		if !e.up && now.Sub(e.since) > keep {
+			delete(t.entries, id)
+			t.bumpLocked()
+		}
+	}
+}
+
+// short bounds what is logged of a name that a peer sent.
+func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "?") }
+
+func byID(a, b Member) int { return cmp.Compare(a.ID, b.ID) }
