@@ -155,6 +155,10 @@ func faultIn(op *fsmpb.Op) string {
 		o := k.OpenSession
 		return first(within("node", len(o.Node), 1, MaxNode), within("nonce", len(o.Nonce), NonceSize, NonceSize),
 			positive("ttl", o.Ttl, MaxTTL))
+	case *fsmpb.Op_EndSessions:
+		return tooMany(len(k.EndSessions.Ids))
+	case *fsmpb.Op_Renew:
+		return tooMany(len(k.Renew.Ids))
 	case *fsmpb.Op_EndFormer:
 		return within("node", len(k.EndFormer.Node), 1, MaxNode)
 	case *fsmpb.Op_Checkpoint:
@@ -187,6 +191,13 @@ func faultInSilences(ss []*fsmpb.Checkpoint_Silence) string {
 		if s.Silence < 0 {
 			return "negative silence"
 		}
+	}
+	return tooMany(len(ss))
+}
+
+func tooMany(ids int) string {
+	if ids > MaxIDs {
+		return fmt.Sprintf("%d sessions, not up to %d", ids, MaxIDs)
 	}
 	return ""
 }

@@ -16,6 +16,7 @@ const (
 	MaxNode      = 255            // bytes of a node's id, at least 1
 	MaxTTL       = 24 * time.Hour // of a session
 	MaxLease     = time.Hour      // of an owner
+	MaxIDs       = 1 << 16        // sessions that one operation names
 	MaxResults   = 1 << 16        // remembered, unacknowledged results of one session
 	NonceSize    = 16             // bytes of a session's nonce
 )

@@ -1,0 +1,178 @@
+package fsm
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// A claim is accepted only over the very claim that the claimer saw, in a newer term or by the same process in the
+// same one, and a token is kept only by the process that has it, unreleased.
+func TestClaim_Accepts(t *testing.T) {
+	last := Claim{Token: 5, Node: "a", Incarnation: 2, Term: 7, Lease: time.Second}
+	released := last
+	released.Released = true
+	for _, c := range []struct {
+		name string
+		last Claim
+		next ClaimRequest
+		want bool
+	}{
+		{"FirstOfAll", Claim{}, ClaimRequest{Node: "a", Incarnation: 1, Term: 1}, true},
+		{"FirstOfAllReplacingSomething", Claim{}, ClaimRequest{Node: "a", Incarnation: 1, Term: 1, Replaces: 5}, false},
+		{"FirstOfAllKeeping", Claim{}, ClaimRequest{Term: 1, Keep: true}, false},
+		{"OtherNodeNewerTerm", last, ClaimRequest{Node: "b", Incarnation: 1, Term: 8, Replaces: 5}, true},
+		{"OtherNodeSameTerm", last, ClaimRequest{Node: "b", Incarnation: 2, Term: 7, Replaces: 5}, false},
+		{"OtherNodeOlderTerm", last, ClaimRequest{Node: "b", Incarnation: 1, Term: 6, Replaces: 5}, false},
+		{"ReplacingAnOlderClaim", last, ClaimRequest{Node: "b", Incarnation: 1, Term: 8, Replaces: 4}, false},
+		{"ReplacingNone", last, ClaimRequest{Node: "b", Incarnation: 1, Term: 8}, false},
+		{"SameProcessSameTerm", last, ClaimRequest{Node: "a", Incarnation: 2, Term: 7, Replaces: 5}, true},
+		{"SameProcessOlderTerm", last, ClaimRequest{Node: "a", Incarnation: 2, Term: 6, Replaces: 5}, false},
+		{"NextIncarnationSameTerm", last, ClaimRequest{Node: "a", Incarnation: 3, Term: 7, Replaces: 5}, false},
+		{"NextIncarnationNewerTerm", last, ClaimRequest{Node: "a", Incarnation: 3, Term: 8, Replaces: 5}, true},
+		{"KeepSameProcess", last, ClaimRequest{Node: "a", Incarnation: 2, Term: 8, Replaces: 5, Keep: true}, true},
+		{"KeepSameProcessSameTerm", last, ClaimRequest{Node: "a", Incarnation: 2, Term: 7, Replaces: 5, Keep: true}, true},
+		{"KeepOtherNode", last, ClaimRequest{Node: "b", Incarnation: 2, Term: 8, Replaces: 5, Keep: true}, false},
+		{"KeepNextIncarnation", last, ClaimRequest{Node: "a", Incarnation: 3, Term: 8, Replaces: 5, Keep: true}, false},
+		{"KeepReleased", released, ClaimRequest{Node: "a", Incarnation: 2, Term: 8, Replaces: 5, Keep: true}, false},
+		{"SameProcessReleased", released, ClaimRequest{Node: "a", Incarnation: 2, Term: 7, Replaces: 5}, true},
+		{"OtherNodeReleasedSameTerm", released, ClaimRequest{Node: "b", Incarnation: 1, Term: 7, Replaces: 5}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.last.Accepts(c.next); got != c.want {
+				t.Errorf("%+v accepts %+v: got %v, want %v", c.last, c.next, got, c.want)
+			}
+		})
+	}
+}
+
+// A claim that keeps its token changes only term and lease; any other is new from top to bottom.
+func TestClaim_After(t *testing.T) {
+	last := Claim{Token: 5, Node: "a", Incarnation: 2, Term: 7, Lease: time.Second}
+	keep := last.After(ClaimRequest{Node: "a", Incarnation: 2, Term: 9, Lease: 2 * time.Second, Keep: true}, 6)
+	if want := (Claim{Token: 5, Node: "a", Incarnation: 2, Term: 9, Lease: 2 * time.Second}); keep != want {
+		t.Errorf("kept: got %+v, want %+v", keep, want)
+	}
+	last.Released = true
+	next := last.After(ClaimRequest{Node: "b", Incarnation: 1, Term: 9, Lease: 3 * time.Second}, 6)
+	if want := (Claim{Token: 6, Node: "b", Incarnation: 1, Term: 9, Lease: 3 * time.Second}); next != want {
+		t.Errorf("new: got %+v, want %+v", next, want)
+	}
+}
+
+// A stamp is accepted only if it is the current claim's, and only until the release.
+func TestClaim_AcceptsStamp(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		claim Claim
+		stamp Token
+		want  bool
+	}{
+		{"Current", Claim{Token: 5}, 5, true},
+		{"Older", Claim{Token: 5}, 4, false},
+		{"Newer", Claim{Token: 5}, 6, false},
+		{"Released", Claim{Token: 5, Released: true}, 5, false},
+		{"NoneWhenThereIsNoClaim", Claim{}, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.claim.AcceptsStamp(c.stamp); got != c.want {
+				t.Errorf("%+v accepts stamp %d: got %v, want %v", c.claim, c.stamp, got, c.want)
+			}
+		})
+	}
+}
+
+// A hot session's silence is unknown to the next owner; a cold one's grows by the wait, up to the limit (case 3's
+// kind: failovers do not keep a dead session alive, nor do they end a live one early).
+func TestSilenceAfterClaim(t *testing.T) {
+	const ttl = 100 * time.Second
+	for _, c := range []struct {
+		name                 string
+		hot                  bool
+		silence, waited, ttl time.Duration
+		want                 time.Duration
+	}{
+		{"Hot", true, 0, 30 * time.Second, ttl, 0},
+		{"HotWithLeftover", true, 7, 30 * time.Second, ttl, 0},
+		{"Cold", false, 20 * time.Second, 30 * time.Second, ttl, 50 * time.Second},
+		{"ColdUpToTheLimit", false, 80 * time.Second, 30 * time.Second, ttl, 101 * time.Second},
+		{"ColdBeyondTheLimit", false, 300 * time.Second, 1, ttl, 101 * time.Second},
+		{"NoOverflow", false, math.MaxInt64, math.MaxInt64, ttl, 101 * time.Second},
+		{"NegativeWait", false, 20 * time.Second, -1, ttl, 20 * time.Second},
+		{"NegativeSilence", false, -20 * time.Second, 1, ttl, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := SilenceAfterClaim(c.hot, c.silence, c.waited, c.ttl); got != c.want {
+				t.Errorf("SilenceAfterClaim(%v, %v, %v, %v): got %v, want %v", c.hot, c.silence, c.waited, c.ttl, got, c.want)
+			}
+		})
+	}
+}
+
+// The limit is one per cent more than the TTL, rounded up, and never overflows.
+func TestSessionLimit(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		0: 0, -5: 0, 1: 2, 99: 100, 100: 101, 101: 103, 10 * time.Second: 10100 * time.Millisecond,
+		math.MaxInt64: math.MaxInt64, math.MaxInt64 - 1: math.MaxInt64,
+	} {
+		if got := SessionLimit(ttl); got != want {
+			t.Errorf("SessionLimit(%d): got %d, want %d", ttl, got, want)
+		}
+	}
+}
+
+// A lease is hot only under the token it was renewed under; checkpoints and claims make it cold.
+func TestLease(t *testing.T) {
+	const ttl = 100 * time.Second
+	hot := Lease{Silence: 3}.AfterRenew(5)
+	for _, c := range []struct {
+		name string
+		got  Lease
+		want Lease
+	}{
+		{"Renew", hot, Lease{Hot: 5}},
+		{"Checkpoint", hot.AfterCheckpoint(40*time.Second, ttl), Lease{Silence: 40 * time.Second}},
+		{"CheckpointBeyondTheLimit", hot.AfterCheckpoint(400*time.Second, ttl), Lease{Silence: 101 * time.Second}},
+		{"CheckpointNegative", hot.AfterCheckpoint(-1, ttl), Lease{}},
+		{"ClaimAfterHot", hot.AfterClaim(5, 9, ttl), Lease{}},
+		{"ClaimAfterHotUnderAnother", Lease{Hot: 4}.AfterClaim(5, 9, ttl), Lease{Silence: 9}},
+		{"ClaimAfterCold", Lease{Silence: 40}.AfterClaim(5, 9, ttl), Lease{Silence: 49}},
+		{"FirstClaim", Lease{}.AfterClaim(0, 9, ttl), Lease{Silence: 9}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.got != c.want {
+				t.Errorf("got %+v, want %+v", c.got, c.want)
+			}
+		})
+	}
+	if hot.IsHot(4) || !hot.IsHot(5) || (Lease{}).IsHot(0) {
+		t.Errorf("hot under 4, under 5, cold under none: got %v %v %v, want false true false",
+			hot.IsHot(4), hot.IsHot(5), Lease{}.IsHot(0))
+	}
+}
+
+// The rules are called millions of times by a model checker: they do not allocate.
+func TestRules_Allocations(t *testing.T) {
+	last := Claim{Token: 5, Node: "a", Incarnation: 2, Term: 7, Lease: time.Second}
+	next := ClaimRequest{Node: "b", Incarnation: 1, Term: 8, Replaces: 5}
+	if n := testing.AllocsPerRun(100, func() {
+		if !last.Accepts(next) || !last.After(next, 6).AcceptsStamp(6) || (Lease{Silence: 1}).AfterClaim(5, 1, 100).Silence != 2 {
+			t.Error("unexpected outcome")
+		}
+	}); n != 0 {
+		t.Errorf("allocations: got %v, want 0", n)
+	}
+}
+
+// An era fits the 11 bits above the counter, and a token of any era fits a signed column.
+func TestToken_Era(t *testing.T) {
+	for _, era := range []uint64{0, 1, MaxEra} {
+		tok := FirstToken(era) + 1
+		if tok.Era() != era || int64(tok) < 0 {
+			t.Errorf("token %d of era %d: got era %d", tok, era, tok.Era())
+		}
+	}
+	if FirstToken(1) <= FirstToken(0)+1<<EraBits-1 {
+		t.Error("an era's tokens overlap the next one's")
+	}
+}
