@@ -51,8 +51,8 @@ func (t *TCP) admit(raw net.Conn) {
 	select {
 	case t.pending <- struct{}{}:
 	default:
-		raw.Close()
 		t.refuse(raw, errPending)
+		raw.Close()
 		return
 	}
 	c, err := t.conns.add(raw)
@@ -64,10 +64,10 @@ func (t *TCP) admit(raw net.Conn) {
 	t.wg.Go(func() {
 		defer func() { <-t.pending }()
 		if err := t.greet(c); err != nil {
-			c.Close()
 			if t.ctx.Err() == nil {
 				t.refuse(raw, err)
 			}
+			c.Close()
 		}
 	})
 }
