@@ -5,6 +5,7 @@
 //
 // What this package says is a rumour: late, possibly wrong, and different on each node. A member that is Failed here may
 // be alive behind a broken cable. Nothing may be granted, moved or ended because of it; only a shard's log does that.
+// A member is called Failed only after this node, too, got no answer from it, but that proves nothing either.
 // What it is for: to find addresses, to show operators what is going on, and to give hints that are checked elsewhere.
 //
 // # Identity

@@ -117,7 +117,7 @@ func TestMembership_Restart(t *testing.T) {
 				sites[i] = w.start(records[i].again(addrOf((i+1)%4+1)), seeds)
 				time.Sleep(300 * time.Millisecond)
 			}
-			w.until(10*time.Second, "all see each other", func() bool { return converged(sites) })
+			w.until(15*time.Second, "all see each other", func() bool { return converged(sites) })
 		})
 	})
 	// A rolling restart of three nodes to new addresses, where each one knows only the old ones, keeps them together.
@@ -127,7 +127,7 @@ func TestMembership_Restart(t *testing.T) {
 			for i := range sites {
 				sites[i].kill()
 				sites[i] = w.start(sites[i].Self().again("10.0.2."+addrOf(i + 1)[7:]), []string{sites[(i+1)%3].Self().Addr})
-				w.until(10*time.Second, "all see each other", func() bool { return converged(sites) })
+				w.until(15*time.Second, "all see each other", func() bool { return converged(sites) })
 			}
 		})
 	})

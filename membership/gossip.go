@@ -14,7 +14,7 @@ import (
 // How the gossip library is set up.
 const (
 	gossipInterval = 100 * time.Millisecond
-	syncInterval   = 15 * time.Second // a full exchange with a random member
+	syncInterval   = 5 * time.Second // a full exchange with a random member; finds what gossip has missed
 	streamTimeout  = 5 * time.Second
 	maxFarewells   = 32 // records of members that left, in a full exchange
 	keyLabel       = "oarlock gossip encryption v1"
@@ -45,6 +45,7 @@ func openGossip(c Config, t *table, out *logWriter) (*gossip, error) {
 	conf.BindPort, conf.AdvertisePort = 0, 0 // port 0 says: look the id up
 	conf.ProbeInterval, conf.ProbeTimeout = c.ProbeInterval, c.ProbeTimeout
 	conf.SuspicionMaxTimeoutMult = 3
+	conf.RetransmitMult = 6
 	conf.PushPullInterval = syncInterval
 	conf.GossipInterval = gossipInterval
 	conf.TCPTimeout = streamTimeout

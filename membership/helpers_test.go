@@ -92,7 +92,7 @@ func (w *world) startAll(n int, edit ...func(*Config)) []*site {
 	for i := 1; i <= n; i++ {
 		sites = append(sites, w.start(record(i, addrOf(i)), []string{addrOf(1)}, edit...))
 	}
-	w.until(10*time.Second, "all see each other", func() bool { return converged(sites) })
+	w.until(15*time.Second, "all see each other", func() bool { return converged(sites) })
 	return sites
 }
 

@@ -11,17 +11,17 @@ import (
 // A logWriter turns the gossip library's lines into records of a logger. It also reads from them what the library tells
 // in no other way: that a member did not answer a probe.
 type logWriter struct {
-	log       hclog.Logger
-	suspected func(id string)
-	probe     *regexp.Regexp
-	closed    atomic.Bool // later lines are dropped: the library's goroutines outlive it
+	log    hclog.Logger
+	silent func(id string)
+	probe  *regexp.Regexp
+	closed atomic.Bool // later lines are dropped: the library's goroutines outlive it
 }
 
-func newLogWriter(log hclog.Logger, suspected func(id string)) *logWriter {
+func newLogWriter(log hclog.Logger, silent func(id string)) *logWriter {
 	return &logWriter{
-		log:       log,
-		suspected: suspected,
-		probe:     regexp.MustCompile(`^memberlist: Suspect (\S+) has failed, no acks received$`),
+		log:    log,
+		silent: silent,
+		probe:  regexp.MustCompile(`^memberlist: Suspect (\S+) has failed, no acks received$`),
 	}
 }
 
@@ -34,7 +34,7 @@ func (w *logWriter) Write(line []byte) (int, error) {
 	}
 	level, text := split(bytes.TrimRight(line, "\n"))
 	if m := w.probe.FindSubmatch(text); m != nil {
-		w.suspected(string(m[1]))
+		w.silent(string(m[1]))
 	}
 	if w.log.GetLevel() > level && w.log.GetLevel() != hclog.NoLevel {
 		return n, nil

@@ -10,8 +10,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// leaveRounds is how many gossip rounds each of the two messages of a farewell gets: enough for a dozen copies.
-const leaveRounds = 4
+const (
+	// leaveRounds is how many gossip rounds each of the two messages of a farewell gets: enough for a dozen copies.
+	leaveRounds = 4
+	// maxAsked is how many suspects are asked at one time.
+	maxAsked = 4 * parallel
+)
 
 // A Membership is this node's part in gossip. Its methods are safe for concurrent use. Close ends it.
 type Membership struct {
@@ -46,7 +50,7 @@ func Open(c Config) (*Membership, error) {
 		return nil, err
 	}
 	t := newTable(self, meta)
-	out := newLogWriter(c.Logger, t.suspected)
+	out := newLogWriter(c.Logger, t.silent)
 	g, err := openGossip(c, t, out)
 	if err != nil {
 		return nil, err
@@ -208,17 +212,20 @@ func (m *Membership) attend() {
 		case len(m.table.suspects()) == 0:
 			tick = nil
 		case tick == nil:
-			tick = time.After(m.config.ProbeInterval)
+			tick = time.After(m.config.ProbeInterval / 2)
 		}
 	}
 }
 
-// ask pings some suspects: the library does not tell when a suspicion has been refuted.
+// ask pings some suspects. The library does not tell when a suspicion was refuted, and it believes others who say that a
+// member is dead.
 func (m *Membership) ask() {
 	ids := m.table.suspects()
-	each(ids[:min(len(ids), parallel)], func(id string) {
+	each(ids[:min(len(ids), maxAsked)], func(id string) {
 		if m.gossip.ping(id) {
 			m.table.answered(id)
+		} else if !m.closed() {
+			m.table.silent(id)
 		}
 	})
 }

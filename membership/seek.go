@@ -16,7 +16,7 @@ const (
 	seekInterval  = 15 * time.Second
 	lookupTimeout = 5 * time.Second
 	maxTargets    = 64 // addresses in one round
-	maxFailed     = 16 // of them, those of failed members
+	maxDown       = 16 // of them, those of members that went down
 	parallel      = 8
 )
 
@@ -53,17 +53,17 @@ func (m *Membership) rest(ctx context.Context) {
 	}
 }
 
-func (m *Membership) alone() bool { return len(m.table.peers(isUp)) == 0 }
-
-func isUp(s State) bool     { return s == Alive || s == Suspect }
-func isFailed(s State) bool { return s == Failed }
+func (m *Membership) alone() bool {
+	up, _ := m.table.peers()
+	return len(up) == 0
+}
 
 // targets are the addresses to try, names among them not yet resolved.
 func (m *Membership) targets() []string {
 	all := slices.Concat(m.config.Join, m.config.Peers())
-	failed := m.table.peers(isFailed)
-	rand.Shuffle(len(failed), func(i, j int) { failed[i], failed[j] = failed[j], failed[i] })
-	all = append(all, failed[:min(len(failed), maxFailed)]...)
+	_, down := m.table.peers()
+	rand.Shuffle(len(down), func(i, j int) { down[i], down[j] = down[j], down[i] })
+	all = append(all, down[:min(len(down), maxDown)]...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -106,7 +106,8 @@ func (m *Membership) lookup(ctx context.Context, target string) []string {
 
 // join exchanges members with every address that is neither this node's own nor that of a member that is up.
 func (m *Membership) join(ctx context.Context, addrs []string) {
-	known := append(m.table.peers(isUp), m.Self().Addr, m.config.Transport.Addr())
+	up, _ := m.table.peers()
+	known := append(up, m.Self().Addr, m.config.Transport.Addr())
 	addrs = slices.DeleteFunc(addrs, func(a string) bool { return slices.Contains(known, a) })
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	each(addrs[:min(len(addrs), maxTargets)], func(addr string) {

@@ -41,11 +41,11 @@ type table struct {
 // An entry is a member other than this node.
 type entry struct {
 	claim
-	meta    []byte // the encoded claim
-	up      bool   // as the gossip library says
-	suspect bool   // it did not answer a probe of ours, and nothing since
-	since   time.Time
-	version uint64 // of the table, at the last visible change
+	meta    []byte    // the encoded claim
+	up      bool      // as the gossip library says, which believes any member that declares another dead
+	silent  bool      // it did not answer the last probe of ours
+	since   time.Time // when it went down
+	version uint64    // of the table, at the last visible change
 }
 
 // A notice is something to log, once no lock is held.
@@ -67,16 +67,18 @@ func newTable(self claim, meta []byte) *table {
 	}
 }
 
+// state takes a member for failed only if others gave it up and this node got no answer either. Else one sick member,
+// that hears nobody and gives up everybody, would make all look failed for a moment.
 func (e *entry) state() State {
 	switch {
-	case e.up && e.suspect:
-		return Suspect
-	case e.up:
-		return Alive
-	case e.leaving:
+	case !e.up && e.leaving:
 		return Left
-	default:
+	case !e.up && e.silent:
 		return Failed
+	case !e.up || e.silent:
+		return Suspect
+	default:
+		return Alive
 	}
 }
 
@@ -167,7 +169,7 @@ func (t *table) heard(name string, meta []byte) {
 	}
 	t.takeLocked(e, c, meta)
 	if !e.up && c.Nonce == e.Nonce {
-		e.up, e.suspect = true, false
+		e.up, e.silent = true, false
 		t.touchLocked(e)
 	}
 }
@@ -185,20 +187,27 @@ func (t *table) gone(name string) {
 		return
 	}
 	if e := t.entries[name]; e != nil && e.up {
-		e.up, e.suspect, e.since = false, false, time.Now()
+		e.up, e.since = false, time.Now()
 		t.touchLocked(e)
 	}
 }
 
-// suspected is called when node name did not answer a probe, answered when it did.
-func (t *table) suspected(name string) { t.suspect(name, true) }
-func (t *table) answered(name string)  { t.suspect(name, false) }
-
-func (t *table) suspect(name string, yes bool) {
+// silent is called when node name did not answer a probe of ours.
+func (t *table) silent(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.entries[name]; e != nil && e.up && e.suspect != yes && !t.frozen {
-		e.suspect = yes
+	if e := t.entries[name]; e != nil && !e.silent && !t.frozen {
+		e.silent = true
+		t.touchLocked(e)
+	}
+}
+
+// answered is called when it did. A member that was given up has to clear itself before it counts.
+func (t *table) answered(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[name]; e != nil && e.up && e.silent && !t.frozen {
+		e.silent = false
 		t.touchLocked(e)
 	}
 }

@@ -51,20 +51,22 @@ func (t *table) addr(id string) (string, bool) {
 	return "", false
 }
 
-// peers are the addresses of the other members in the given state.
-func (t *table) peers(is func(State) bool) []string {
+// peers are the addresses of the other members that gossip counts as up, and of those that went down without leaving.
+func (t *table) peers() (up, down []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var addrs []string
 	for _, e := range t.entries {
-		if is(e.state()) {
-			addrs = append(addrs, e.Addr)
+		switch {
+		case e.up:
+			up = append(up, e.Addr)
+		case !e.leaving:
+			down = append(down, e.Addr)
 		}
 	}
-	return addrs
+	return up, down
 }
 
-// suspects are the ids of members that do not answer.
+// suspects are the ids of members of which it is not sure whether they answer.
 func (t *table) suspects() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
