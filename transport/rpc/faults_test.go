@@ -213,22 +213,42 @@ func TestClient_Call_StuckPeer(t *testing.T) {
 	})
 }
 
-// A connection without calls is closed after Idle and dialled again when needed; calls that race the end do not fail.
+// A connection without calls is closed after Idle and dialled again when needed.
 func TestClient_Call_Idle(t *testing.T) {
 	inBubble(t, &rpc.Options{Idle: 10 * time.Second}, func(t *testing.T, w *world) {
-		dials := 0
-		for _, pause := range []time.Duration{0, 5 * time.Second, 9 * time.Second, 10 * time.Second, 11 * time.Second, time.Hour} {
-			time.Sleep(pause)
+		steps := []struct {
+			pause time.Duration
+			conns int
+		}{{0, 1}, {5 * time.Second, 1}, {9 * time.Second, 1}, {12 * time.Second, 2}, {9 * time.Second, 2}, {time.Hour, 3}}
+		for _, s := range steps {
+			time.Sleep(s.pause)
 			if _, took, err := w.timed(time.Second, methodEcho, nil); err != nil || took != 0 {
-				t.Errorf("after %v: got %v after %v", pause, err, took)
+				t.Errorf("after %v: got %v after %v", s.pause, err, took)
 			}
-			dials++
+			if got := w.callers(); got != s.conns {
+				t.Errorf("after %v: %d connections so far, want %d", s.pause, got, s.conns)
+			}
 		}
-		time.Sleep(time.Minute)
-		w.net.Partition(clientAddr, serverAddr) // an open connection would break now; there is none
-		w.net.HealAll()
-		if _, _, err := w.timed(time.Second, methodEcho, nil); err != nil {
-			t.Error(err)
+	})
+}
+
+// Calls that meet a connection at the moment when it ends as idle get another one; none fails.
+func TestClient_Call_RacesIdleEnd(t *testing.T) {
+	inBubble(t, &rpc.Options{Idle: time.Second, Dead: 300 * time.Millisecond}, func(t *testing.T, w *world) {
+		for range 200 {
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() { // stops when its call has an answer
+					if _, took, err := w.timed(time.Second, methodEcho, nil); err != nil || took != 0 {
+						t.Errorf("got %v after %v", err, took)
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(time.Second) // the tick that ends the connection is at the same instant as the next calls
+		}
+		if got := w.callers(); got < 50 {
+			t.Errorf("only %d connections: the race was not run", got)
 		}
 	})
 }

@@ -46,6 +46,7 @@ type world struct {
 	net     *memnet.Network
 	server  *rpc.Server
 	client  *rpc.Client
+	from    sync.Map     // the remote addresses that called, one for each connection
 	ran     atomic.Int64 // handlers that have begun
 	ended   chan error   // the context's cause of each methodWait that ended
 	servers transport.Transport
@@ -85,6 +86,7 @@ func (w *world) serve(t *testing.T, o *rpc.Options) {
 
 func (w *world) handle(ctx context.Context, r rpc.Request) ([]byte, error) {
 	w.ran.Add(1)
+	w.from.Store(r.From, true)
 	switch r.Method {
 	case methodEcho:
 		return bytes.Clone(r.Body), nil
@@ -99,6 +101,14 @@ func (w *world) handle(ctx context.Context, r rpc.Request) ([]byte, error) {
 		return []byte("slept"), nil
 	}
 	return nil, errors.New("plain")
+}
+
+// callers counts the connections on which calls have come.
+func (w *world) callers() (n int) {
+	for range w.from.Range {
+		n++
+	}
+	return n
 }
 
 func sleepBody(d time.Duration) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(d)) }

@@ -19,7 +19,7 @@ type Request struct {
 
 // A Handler answers one request. It runs in a goroutine of its own. ctx ends when the caller's deadline passes (sent along
 // as a relative timeout), when the caller gives up, when the connection breaks, and when the server closes. The body it
-// returns must not be changed afterwards. An error travels as a RemoteError. A panic is not recovered.
+// returns, which may be the request's, must not be changed afterwards. An error travels as a RemoteError. A panic is not recovered.
 type Handler func(ctx context.Context, r Request) (body []byte, err error)
 
 // A Server accepts connections of protocol RPC and runs a handler for each request. Serve makes it, Close ends it.
@@ -27,7 +27,7 @@ type Server struct {
 	t      transport.Transport
 	h      Handler
 	o      Options
-	ctx    context.Context // ends when Close begins; parent of all handlers' contexts
+	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
 	tasks  sync.Pool // of *task
 	wg     sync.WaitGroup

@@ -14,7 +14,7 @@ type serverConn struct {
 	server *Server
 	from   string
 	link   *link
-	ctx    context.Context // ends when the link breaks or the server closes
+	ctx    context.Context // ends when the link is broken, by Close too; parent of the handlers' contexts
 	cancel context.CancelFunc
 	slots  chan struct{} // one for each running handler
 
@@ -39,7 +39,9 @@ func newServerConn(s *Server, nc net.Conn) *serverConn {
 		slots:   make(chan struct{}, s.o.MaxInFlight),
 		running: make(map[uint64]context.CancelFunc),
 	}
-	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	// Not a child of the server's: handlers must not see the end before the link is closed, or what they return then
+	// would still reach the caller as an answer.
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
