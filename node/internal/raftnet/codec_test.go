@@ -1,0 +1,137 @@
+package raftnet
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/oarlock/oarlock/transport"
+)
+
+// A hello survives the wire, and every cut or lengthened one is refused.
+func TestHello_RoundTrip(t *testing.T) {
+	h := hello{format: 300, cluster: clusterX, node: nodeA, meantTo: nodeB}
+	wire := h.append(nil)
+	got, err := decodeHello(wire)
+	if diff := cmp.Diff(h, got, cmp.AllowUnexported(hello{})); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	for i := range wire {
+		if _, err := decodeHello(wire[:i]); err == nil {
+			t.Errorf("the first %d bytes were accepted", i)
+		}
+	}
+	if _, err := decodeHello(append(wire, 0)); !errors.Is(err, errNotHello) {
+		t.Errorf("a longer one: got %v, want errNotHello", err)
+	}
+}
+
+// Each answer means to the dialler what the receiver meant by it.
+func TestHello_Answers(t *testing.T) {
+	ours := hello{format: 1, cluster: clusterX, node: nodeA, meantTo: nodeB}
+	for _, c := range []struct {
+		cluster, self string
+		want          error
+	}{
+		{clusterX, nodeB, nil},
+		{clusterY, nodeB, ErrForeignCluster},
+		{clusterX, nodeC, errWrongNode},
+	} {
+		answer, refusal := ours.judge(c.cluster, c.self)
+		if got := judged(answer, clusterX); !errors.Is(refusal, c.want) || !errors.Is(got, c.want) {
+			t.Errorf("%+v: receiver %v, dialler %v", c, refusal, got)
+		}
+	}
+	for _, answer := range [][]byte{nil, {0}, {77}} {
+		if err := judged(answer, clusterX); !errors.Is(err, errRefused) {
+			t.Errorf("%v: got %v, want errRefused", answer, err)
+		}
+	}
+}
+
+// Too large a message is refused before memory is taken for it.
+func TestEncode_TooLarge(t *testing.T) {
+	chunk := chunkOf(0, 1, chunkLimit)
+	if _, err := encode(nil, frameChunk, &chunk, chunkLimit); !errors.Is(err, transport.ErrFrameTooLarge) {
+		t.Errorf("got %v, want ErrFrameTooLarge", err)
+	}
+}
+
+// A buffer is used again, and one that a rare large frame made is not kept.
+func TestEncode_Buffers(t *testing.T) {
+	batch := batchOf(nodeA, 1)
+	first, err := encode(nil, frameBatch, &batch, batchLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := encode(keep(first), frameBatch, &batch, batchLimit)
+	if err != nil || &first[0] != &second[0] {
+		t.Errorf("got another buffer, %v", err)
+	}
+	if got := keep(make([]byte, keptBuffer+1)); got != nil {
+		t.Errorf("kept %d bytes", cap(got))
+	}
+}
+
+// No bytes make decodeBatch panic, and whatever it accepts is fit for dragonboat and encodes again.
+func FuzzDecodeBatch(f *testing.F) {
+	batch := batchOf(nodeA, 1)
+	seed, err := batch.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add([]byte{})
+	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		batch, err := decodeBatch(b, nodeA)
+		if err != nil {
+			return
+		}
+		for _, m := range batch.Requests {
+			if m.To == 0 || m.From == 0 || m.Type < 0 || m.Type >= pb.LogQuery {
+				t.Fatalf("accepted %+v", m)
+			}
+		}
+		if _, err := encode(nil, frameBatch, &batch, batchLimit); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// No bytes make decodeChunk panic, and what it accepts encodes again.
+func FuzzDecodeChunk(f *testing.F) {
+	chunk := chunkOf(0, 1, 8)
+	seed, err := chunk.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		chunk, err := decodeChunk(b)
+		if err != nil {
+			return
+		}
+		if _, err := encode(nil, frameChunk, &chunk, chunkLimit); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// No bytes make decodeHello panic, and what it accepts is canonical but for the varint.
+func FuzzDecodeHello(f *testing.F) {
+	f.Add(hello{format: 1, cluster: clusterX, node: nodeA, meantTo: nodeB}.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := decodeHello(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeHello(h.append(nil))
+		if err != nil || again != h || !bytes.HasSuffix(b, h.append(nil)[2:]) && h.format < 128 {
+			t.Fatalf("got %+v, then %+v, %v", h, again, err)
+		}
+	})
+}
