@@ -29,8 +29,8 @@ func openDB(t testing.TB, fs vfs.FS) *pebble.DB {
 		t.Fatalf("open database: %v", err)
 	}
 	t.Cleanup(func() {
-		if db != nil {
-			db.Close()
+		if err := db.Close(); err != nil {
+			t.Errorf("close database: %v", err)
 		}
 	})
 	return db

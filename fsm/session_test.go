@@ -173,7 +173,17 @@ func TestMachine_Apply_TooManyResults(t *testing.T) {
 	for i := range ops {
 		ops[i] = by(id, uint64(i+1), 0, touchOp())
 	}
-	s.do(ops...)
-	s.want(fsmpb.Result_INVALID, by(id, MaxResults+1, 0, touchOp()))
-	s.want(fsmpb.Result_OK, by(id, MaxResults+1, 1, touchOp()))
+	more := batchEntry(s.stamp, by(id, MaxResults+1, 0, touchOp()), by(id, MaxResults+1, 1, touchOp()))
+	done, err := s.m.Apply([]Entry{{10, encode(t, batchEntry(s.stamp, ops...))}, {11, encode(t, more)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range done[0].Results {
+		if r.Status != fsmpb.Result_OK {
+			t.Fatalf("below the limit: got %v, want OK", r)
+		}
+	}
+	if got := done[1].Results; got[0].Status != fsmpb.Result_INVALID || got[1].Status != fsmpb.Result_OK {
+		t.Errorf("at the limit, and after an acknowledgement: got %v, want INVALID and OK", got)
+	}
 }
