@@ -18,7 +18,7 @@ const (
 	maxStreams     = 32 // accepted at one time
 	maxStreamBytes = 8 << 20
 	acceptPause    = 100 * time.Millisecond
-	wakeTimeout    = time.Second
+	stopTimeout    = time.Second
 )
 
 // unresolved is the address that stands for "look the id up", where memberlist wants one.
@@ -62,7 +62,7 @@ func newWire(t transport.Transport, id string, resolve func(id string) (string, 
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	// Stops when the wire or the transport is closed; stop waits for it.
 	w.wg.Go(w.pump)
-	// Stops when the transport is closed, or at the next connection after stop, which makes one and waits.
+	// Stops when the wire or the transport is closed; stop waits for it.
 	go w.accept()
 	return w
 }
@@ -96,11 +96,8 @@ func (w *wire) pump() {
 func (w *wire) accept() {
 	defer close(w.ended)
 	for {
-		c, err := w.t.Accept(transport.Gossip)
-		if errors.Is(err, net.ErrClosed) || w.ctx.Err() != nil {
-			if err == nil {
-				_ = c.Close()
-			}
+		c, err := transport.AcceptContext(w.ctx, w.t, transport.Gossip)
+		if errors.Is(err, net.ErrClosed) || err != nil && w.ctx.Err() != nil {
 			return
 		}
 		if err != nil {
@@ -212,8 +209,8 @@ func (w *wire) Shutdown() error {
 	return nil
 }
 
-// stop closes the wire's streams, not the transport, and waits for its goroutines. Accept knows no deadline, so the one
-// that accepts is woken by a connection to ourselves. If none gets through in a second, it ends with the transport.
+// stop closes the wire's streams, not the transport, and waits for its goroutines. Only if the transport knows no way to
+// give up accepting, the goroutine that accepts lives on until the transport is closed.
 func (w *wire) stop() {
 	w.mu.Lock()
 	again := w.stopped
@@ -229,14 +226,11 @@ func (w *wire) stop() {
 		_ = s.Conn.Close()
 	}
 	w.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), wakeTimeout)
-	defer cancel()
-	if c, err := w.t.Dial(ctx, transport.Gossip, w.t.Addr()); err == nil {
-		defer func() { _ = c.Close() }()
-	}
+	t := time.NewTimer(stopTimeout)
+	defer t.Stop()
 	select {
 	case <-w.ended:
-	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 
