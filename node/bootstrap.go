@@ -1,0 +1,432 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	sm "github.com/lni/dragonboat/v4/statemachine"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/membership"
+	"github.com/oarlock/oarlock/node/internal/raft"
+	"github.com/oarlock/oarlock/node/internal/replica"
+	"github.com/oarlock/oarlock/node/internal/wire"
+	"github.com/oarlock/oarlock/transport/rpc"
+)
+
+const (
+	minFormat    = 1                      // the oldest cluster format version that this binary speaks
+	foundingTick = 250 * time.Millisecond // how often a node without a cluster looks around
+)
+
+// founding is how a node without a cluster comes to belong to one. It guards the identity while the node runs.
+//
+// A plan is stored by all its nodes before any of them starts. A node stores one plan at a time, never renounces it, and durably
+// refuses every other; it drops one only after one of the plan's nodes durably refused it, since it can then never be
+// complete. With Bootstrap above half of the nodes that carry it, two complete plans would share a node.
+type founding struct {
+	n *Node
+
+	mu     sync.Mutex // guards n.home.id and n.home.plan, and that they are saved in order
+	logged string     // the last obstacle that was logged
+}
+
+// live founds, joins or resumes, and then runs the cluster's part on this node.
+func (n *Node) live() {
+	plan := n.founding.run(n.life.ctx)
+	if plan == nil {
+		return
+	}
+	if err := n.join(plan); err != nil {
+		n.fail(fmt.Errorf("start cluster's replicas: %w", err))
+	}
+}
+
+// run returns the plan of the cluster that this node belongs to, once it does; nil when ctx ends before.
+func (f *founding) run(ctx context.Context) *wire.Plan {
+	t := time.NewTicker(foundingTick)
+	defer t.Stop()
+	for {
+		changed := f.n.net.gossip.Changed()
+		if plan := f.step(ctx); plan != nil {
+			return plan
+		}
+		select {
+		case <-changed:
+			if !sleep(ctx, foundingTick/10) { // changes come in bursts
+				return nil
+			}
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// step looks around once.
+func (f *founding) step(ctx context.Context) *wire.Plan {
+	plan, founded := f.current()
+	if founded {
+		return plan
+	}
+	if plan := f.joinFounded(ctx); plan != nil {
+		return plan
+	}
+	if f.n.c.Bootstrap == 0 {
+		return nil
+	}
+	if plan == nil {
+		if plan = f.propose(); plan == nil {
+			return nil
+		}
+	}
+	return f.complete(ctx, plan)
+}
+
+// current is the stored plan, nil if there is none, and whether it is that of this node's cluster.
+func (f *founding) current() (plan *wire.Plan, founded bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n.home.plan, f.n.home.id.Founded
+}
+
+// obstacle logs why nothing goes on, once for each reason.
+func (f *founding) obstacle(msg string, kv ...any) {
+	key := fmt.Sprint(append([]any{msg}, kv...)...)
+	f.mu.Lock()
+	again := f.logged == key
+	f.logged = key
+	f.mu.Unlock()
+	if !again {
+		f.n.log.Warn(msg, kv...)
+	}
+}
+
+// joinFounded joins the cluster that gossip knows of.
+func (f *founding) joinFounded(ctx context.Context) *wire.Plan {
+	var members []membership.Member
+	clusters := map[string]bool{}
+	for _, m := range f.n.net.gossip.Members() {
+		if m.Cluster != "" && m.ID != f.n.ID() && m.State == membership.Alive {
+			members = append(members, m)
+			clusters[m.Cluster] = true
+		}
+	}
+	if len(clusters) > 1 {
+		f.obstacle("sees two clusters and joins neither: separate them, or give other Join addresses", "count", len(clusters))
+		return nil
+	}
+	for _, m := range members {
+		actx, cancel := context.WithTimeout(ctx, time.Second)
+		reply := &wire.ClusterReply{}
+		err := f.n.askAddr(actx, m.Addr, wire.MethodCluster, &wire.ClusterRequest{Header: f.n.header()}, reply)
+		cancel()
+		if err != nil || reply.GetPlan() == nil {
+			continue
+		}
+		return f.adopt(reply.GetPlan())
+	}
+	return nil
+}
+
+// adopt makes the cluster of a plan this node's, for ever. Whatever plan was stored before is dropped.
+func (f *founding) adopt(plan *wire.Plan) *wire.Plan {
+	if err := f.n.c.matches(plan); err != nil {
+		f.n.fail(err)
+		return nil
+	}
+	if plan.GetFormat() > f.n.maxFormat() {
+		f.n.fail(fmt.Errorf("%w: the cluster is at format version %d and this binary speaks up to %d: run the newer binary", ErrInvalid, plan.GetFormat(), f.n.maxFormat()))
+		return nil
+	}
+	err := f.store(func(h *home) bool {
+		h.plan, h.id.Founded = plan, true
+		h.id.Newest = max(h.id.Newest, plan.GetFormat())
+		return true
+	})
+	if err != nil {
+		f.n.fail(fmt.Errorf("store the cluster's plan: %w", err))
+		return nil
+	}
+	return plan
+}
+
+// store changes the identity and saves it; change says whether there is anything to save. What cannot be saved is undone.
+func (f *founding) store(change func(h *home) bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.n.home
+	id, plan := h.id, h.plan
+	id.Refused = slices.Clone(id.Refused)
+	if !change(h) {
+		return nil
+	}
+	if err := h.save(); err != nil {
+		h.id, h.plan = id, plan
+		return err
+	}
+	return nil
+}
+
+// propose makes a plan when enough carriers of the same Bootstrap see each other and this node is the one to do it.
+func (f *founding) propose() *wire.Plan {
+	n := f.n
+	var ids []string
+	for _, m := range n.net.gossip.Members() {
+		if m.Cluster == "" && m.Founder > 0 && m.State == membership.Alive {
+			if m.Founder != n.c.Bootstrap {
+				f.obstacle("carries another Bootstrap: give all founders the same", "peer", m.Name, "theirs", m.Founder, "ours", n.c.Bootstrap)
+				return nil
+			}
+			ids = append(ids, m.ID)
+		}
+	}
+	switch {
+	case len(ids) >= 2*n.c.Bootstrap && n.c.Bootstrap > 1:
+		f.obstacle("founds no cluster: Bootstrap must be more than half of the nodes that carry it, or two clusters could be founded", "carriers", len(ids), "bootstrap", n.c.Bootstrap)
+		return nil
+	case len(ids) < n.c.Bootstrap:
+		return nil
+	}
+	slices.Sort(ids)
+	if ids[0] != n.ID() {
+		return nil
+	}
+	plan := newPlan(n.c, ids[:n.c.Bootstrap])
+	stored := plan
+	err := f.store(func(h *home) bool {
+		if h.plan != nil { // somebody's plan came first
+			stored = h.plan
+			return false
+		}
+		h.plan = plan
+		return true
+	})
+	if err != nil {
+		n.fail(fmt.Errorf("store founding plan: %w", err))
+		return nil
+	}
+	n.log.Info("proposes a cluster", "cluster", stored.GetCluster(), "nodes", len(stored.GetNodes()))
+	return stored
+}
+
+// newPlan lays out a cluster over the given nodes.
+func newPlan(c Config, nodes []string) *wire.Plan {
+	shards := c.Shards
+	if shards == 0 {
+		shards = defaultShards
+	}
+	p := &wire.Plan{
+		Id:       uuid.NewString(),
+		Cluster:  uuid.NewString(),
+		Format:   minFormat,
+		Shards:   uint32(shards),
+		Replicas: uint32(c.Replicas),
+		Nodes:    nodes,
+		Proposer: nodes[0],
+	}
+	copies := min(c.Replicas, len(nodes))
+	if copies%2 == 0 {
+		copies--
+	}
+	for s := range shards + 1 {
+		set := &wire.ReplicaSet{}
+		for r := range copies {
+			set.Replicas = append(set.Replicas, &wire.Replica{Id: uint64(r + 1), Node: nodes[(s+r)%len(nodes)]})
+		}
+		p.Sets = append(p.Sets, set)
+	}
+	return p
+}
+
+// complete asks the plan's nodes to store it. When all have, the cluster is founded. Every node that stored a plan asks, so
+// the proposer may die.
+func (f *founding) complete(ctx context.Context, plan *wire.Plan) *wire.Plan {
+	type answer struct {
+		node  string
+		reply *wire.PlanReply
+	}
+	others := slices.DeleteFunc(slices.Clone(plan.GetNodes()), func(id string) bool { return id == f.n.ID() })
+	answers := make(chan answer, len(others))
+	actx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, id := range others {
+		go func() { // stops when answered, or after a second; complete waits for it
+			reply := &wire.PlanReply{}
+			if err := f.n.ask(actx, id, wire.MethodPlan, &wire.PlanRequest{Header: f.n.header(), Plan: plan}, reply); err != nil {
+				reply = nil
+			}
+			answers <- answer{id, reply}
+		}()
+	}
+	stored, refused := 1, false
+	var foundedElsewhere *wire.Plan
+	for range others {
+		switch a := <-answers; {
+		case a.reply.GetFounded():
+			foundedElsewhere = a.reply.GetPlan()
+		case a.reply.GetStored():
+			stored++
+		case a.reply != nil:
+			f.n.log.Info("founding plan was refused", "peer", a.node, "plan", plan.GetId())
+			refused = true
+		}
+	}
+	switch {
+	case foundedElsewhere != nil:
+		return f.adopt(foundedElsewhere)
+	case refused:
+		f.drop(plan)
+		return nil
+	case stored == len(plan.GetNodes()):
+		return f.adopt(plan)
+	}
+	return nil
+}
+
+// drop forgets a plan that one of its nodes has durably refused: it can never be complete.
+func (f *founding) drop(plan *wire.Plan) {
+	err := f.store(func(h *home) bool {
+		if h.id.Founded || h.plan.GetId() != plan.GetId() {
+			return false
+		}
+		h.plan = nil
+		h.id.Refused = append(h.id.Refused, plan.GetId())
+		return true
+	})
+	if err != nil {
+		f.n.fail(fmt.Errorf("drop founding plan: %w", err))
+	}
+}
+
+// answer is the reply to a request to store a plan. What it says is on disk.
+func (f *founding) answer(q *wire.PlanRequest) (*wire.PlanReply, error) {
+	plan := q.GetPlan()
+	if plan == nil || plan.GetId() == "" || plan.GetCluster() == "" || len(plan.GetSets()) != int(plan.GetShards())+1 {
+		return nil, invalidRequest(wire.MethodPlan)
+	}
+	reply := &wire.PlanReply{}
+	err := f.store(func(h *home) bool {
+		switch {
+		case h.id.Founded:
+			reply.Stored, reply.Founded, reply.Plan = h.plan.GetId() == plan.GetId(), true, h.plan
+			return false
+		case h.plan.GetId() == plan.GetId():
+			reply.Stored = true
+			return false
+		case slices.Contains(h.id.Refused, plan.GetId()):
+			reply.Plan = h.plan
+			return false
+		case h.plan == nil && f.acceptable(plan):
+			h.plan, reply.Stored = plan, true
+		default:
+			h.id.Refused = append(h.id.Refused, plan.GetId())
+			reply.Plan = h.plan
+		}
+		return true
+	})
+	if err != nil {
+		f.n.life.tasks.spawn(func() { f.n.fail(fmt.Errorf("store founding plan: %w", err)) }) // stops at once
+		return nil, &rpc.RemoteError{Code: wire.CodeClosing, Text: "the plan cannot be stored"}
+	}
+	return reply, nil
+}
+
+// acceptable says whether this node would found the cluster of that plan.
+func (f *founding) acceptable(p *wire.Plan) bool {
+	return f.n.c.Bootstrap > 0 && f.n.c.Bootstrap == len(p.GetNodes()) && slices.Contains(p.GetNodes(), f.n.ID()) &&
+		f.n.c.matches(p) == nil && p.GetFormat() >= minFormat && p.GetFormat() <= f.n.maxFormat()
+}
+
+// describe is the plan of this node's cluster, if it belongs to one.
+func (f *founding) describe(*wire.ClusterRequest) *wire.ClusterReply {
+	plan, founded := f.current()
+	if !founded {
+		return &wire.ClusterReply{}
+	}
+	return &wire.ClusterReply{Plan: plan}
+}
+
+// matches says what of the config contradicts a cluster's plan.
+func (c Config) matches(p *wire.Plan) error {
+	if c.Shards != 0 && c.Shards != int(p.GetShards()) {
+		return fmt.Errorf("%w: Config.Shards = %d: the cluster was founded with %d: give that, or zero", ErrInvalid, c.Shards, p.GetShards())
+	}
+	return nil
+}
+
+// join makes this node part of the plan's cluster: it starts its replicas and everything that runs on them.
+func (n *Node) join(plan *wire.Plan) error {
+	cl := &cluster{plan: plan}
+	for s, set := range plan.GetSets() {
+		cl.groups = append(cl.groups, newGroup(n, uint64(s), set))
+	}
+	host, err := raft.Open(raft.Config{
+		Dir:             n.home.path(raftDir),
+		FS:              n.env.RaftFS,
+		Node:            n.ID(),
+		Cluster:         plan.GetCluster(),
+		Format:          plan.GetFormat(),
+		ElectionTimeout: n.c.ElectionTimeout,
+		Transport:       n.net.transport,
+		Resolve:         n.net.gossip.Addr,
+		Machine: func(shard, rep uint64) sm.IOnDiskStateMachine {
+			return replica.New(n.disk.db, shard, rep, fsm.Options{MaxVersion: n.maxFormat()}, n.disk.log.Do, cl.groups[shard].local)
+		},
+		Leader: func(shard uint64) {
+			if shard < uint64(len(cl.groups)) && cl.groups[shard].local != nil {
+				cl.groups[shard].local.leaderChanged()
+			}
+		},
+		Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.disk.host = host
+	for _, g := range cl.groups {
+		if g.local == nil {
+			continue
+		}
+		if err := host.Start(g.id, g.local.replica, g.members(), n.home.id.Started); err != nil {
+			return err
+		}
+	}
+	if err := n.founding.store(func(h *home) bool {
+		was := h.id.Started
+		h.id.Started = true
+		return !was
+	}); err != nil {
+		return fmt.Errorf("note that replicas run: %w", err)
+	}
+	if err := n.net.gossip.Update(func(r *membership.Record) { r.Cluster, r.Founder = plan.GetCluster(), 0 }); err != nil {
+		return fmt.Errorf("gossip the cluster: %w", err)
+	}
+	n.begun(cl)
+	return nil
+}
+
+// begun starts the goroutines of the cluster's part on this node and lets calls in.
+func (n *Node) begun(cl *cluster) {
+	n.cluster.Store(cl)
+	n.life.mu.Lock()
+	if n.life.state == StateStarting {
+		n.life.state = StateRunning
+	}
+	n.life.mu.Unlock()
+	close(n.founded)
+	ctx := n.life.ctx
+	for _, g := range cl.groups {
+		if g.local != nil {
+			n.life.tasks.spawn(func() { g.local.run(ctx) }) // stops with ctx
+		}
+	}
+	n.life.tasks.spawn(func() { n.renewer.loop(ctx) })      // stops with ctx
+	n.life.tasks.spawn(func() { newBalancer(n).loop(ctx) }) // stops with ctx
+	n.life.tasks.spawn(func() { n.endFormerSessions(ctx) }) // stops when done, or with ctx
+	n.log.Info("belongs to cluster", "cluster", cl.plan.GetCluster(), "node", n.ID(), "incarnation", n.home.id.Incarnation)
+}

@@ -1,0 +1,244 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+	"github.com/oarlock/oarlock/node/internal/owner"
+	"github.com/oarlock/oarlock/node/internal/wire"
+)
+
+// expiryTick is how often an owner looks for sessions that are due.
+const expiryTick = 100 * time.Millisecond
+
+// renewals are an owner's memory of the shard's sessions: when each was last renewed, and which must end.
+type renewals struct {
+	o *ownership
+
+	mu   sync.Mutex // guards the fields below
+	m    map[fsm.Token]*owner.Session
+	late time.Duration // by how much the loop was late in all: every deadline is later by it
+}
+
+func (r *renewals) init(o *ownership) {
+	r.o, r.m = o, map[fsm.Token]*owner.Session{}
+}
+
+// adopt takes over the sessions that the claim found.
+func (r *renewals) adopt(m *fsm.Machine, now time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m.Sessions(func(s fsm.Session) bool {
+		if r.m[s.ID] == nil {
+			r.addLocked(s, now)
+		}
+		return true
+	})
+}
+
+func (r *renewals) addLocked(s fsm.Session, now time.Duration) {
+	a := owner.Adopted(s.TTL, s.Silence, now+r.late)
+	a.Hot = s.Hot
+	r.m[s.ID] = &a
+}
+
+// opened hears of a session made under this ownership.
+func (r *renewals) opened(m *fsm.Machine, id fsm.Token) {
+	s, ok := m.Session(id)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.m[id] == nil {
+		r.addLocked(s, r.o.l.now())
+	}
+}
+
+func (r *renewals) forget(id fsm.Token) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.m, id)
+}
+
+// renew renews sessions, hot ones in memory, the others by one entry.
+func (r *renewals) renew(ctx context.Context, ids []fsm.Token) []wire.RenewReply_Answer {
+	answers := make([]wire.RenewReply_Answer, len(ids))
+	var logged []uint64
+	var at []int
+	r.mu.Lock()
+	now := r.o.l.now()
+	good := r.o.lease.Good(now) && !r.o.leaving.Load()
+	for i, id := range ids {
+		s := r.m[id]
+		if s == nil {
+			answers[i] = wire.RenewReply_GONE
+			if !good {
+				answers[i] = wire.RenewReply_NOT_OWNER
+			}
+			continue
+		}
+		switch owner.Renew(*s, good) {
+		case owner.InMemory:
+			*s = owner.AfterRenewal(*s, owner.InMemory, now)
+			answers[i] = wire.RenewReply_RENEWED
+		case owner.InLog:
+			answers[i] = wire.RenewReply_BUSY
+			if !s.Renewing {
+				s.Renewing = true
+				logged, at = append(logged, uint64(id)), append(at, i)
+			}
+		default:
+			answers[i] = wire.RenewReply_BUSY
+			if !good {
+				answers[i] = wire.RenewReply_NOT_OWNER
+			}
+		}
+	}
+	r.mu.Unlock()
+	if len(logged) > 0 {
+		exists := r.renewLogged(ctx, logged)
+		for k, i := range at {
+			if exists != nil && exists[k] {
+				answers[i] = wire.RenewReply_RENEWED
+			} else if exists != nil {
+				answers[i] = wire.RenewReply_GONE
+			}
+		}
+	}
+	return answers
+}
+
+// renewLogged commits a renewal entry; nil: it is not known to be applied. It waits for the entry whatever becomes of the
+// caller, since until then no session in it may be ended.
+func (r *renewals) renewLogged(ctx context.Context, ids []uint64) []bool {
+	res, err := r.o.submit(context.WithoutCancel(ctx), &fsmpb.Op{Kind: &fsmpb.Op_Renew{Renew: &fsmpb.Renew{Ids: ids}}})
+	r.o.l.g.n.stats.renewalsLogged.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.o.l.now()
+	ok := err == nil && res.GetStatus() == fsmpb.Result_OK && len(res.GetExists()) == len(ids)
+	for k, id := range ids {
+		s := r.m[fsm.Token(id)]
+		if s == nil {
+			continue
+		}
+		s.Renewing = false
+		if ok && res.GetExists()[k] {
+			*s = owner.AfterRenewal(*s, owner.InLog, now)
+		}
+	}
+	if !ok {
+		return nil
+	}
+	return res.GetExists()
+}
+
+// loop ends silent sessions and checkpoints those that have been silent for long.
+func (r *renewals) loop(ctx context.Context) {
+	t := time.NewTicker(expiryTick)
+	defer t.Stop()
+	last := r.o.l.now()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		now := r.o.l.now()
+		expired, silent := r.due(now, now-last)
+		last = now
+		if len(silent) > 0 {
+			r.checkpoint(ctx, silent)
+		}
+		if len(expired) > 0 {
+			r.expire(ctx, expired)
+		}
+	}
+}
+
+// due marks and returns the sessions to end and to checkpoint at now, when passed is the time since the last look.
+func (r *renewals) due(now, passed time.Duration) (expired []uint64, silent []*fsmpb.Checkpoint_Silence) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if passed > 2*expiryTick {
+		r.late += passed - expiryTick
+	}
+	if !r.o.lease.Good(now) || r.o.leaving.Load() {
+		return nil, nil
+	}
+	for id, s := range r.m {
+		switch {
+		case owner.Expires(*s, now, r.late):
+			s.Expiring = true
+			expired = append(expired, uint64(id))
+		case owner.Checkpoints(*s, now):
+			silent = append(silent, &fsmpb.Checkpoint_Silence{Id: uint64(id), Silence: int64(owner.Silence(*s, now))})
+			*s = owner.Checkpointing(*s)
+		}
+	}
+	return expired, silent
+}
+
+// checkpoint logs silences. One whose outcome is not known may be applied after later renewals, so those sessions stay cold.
+func (r *renewals) checkpoint(ctx context.Context, silent []*fsmpb.Checkpoint_Silence) {
+	_, err := r.o.submit(ctx, &fsmpb.Op{Kind: &fsmpb.Op_Checkpoint{Checkpoint: &fsmpb.Checkpoint{Sessions: silent}}})
+	if !errors.Is(err, errMaybe) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range silent {
+		if t := r.m[fsm.Token(s.GetId())]; t != nil {
+			t.Doubtful, t.Hot = true, false
+		}
+	}
+}
+
+// expire ends sessions. While it is not known what came of it they stay marked and are never renewed; the next rounds ask again.
+func (r *renewals) expire(ctx context.Context, ids []uint64) {
+	r.o.l.g.n.log.Info("sessions expire", "shard", r.o.l.g.id, "count", len(ids))
+	unknown := false
+	for ctx.Err() == nil {
+		res, err := r.o.submit(ctx, &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: ids, Expired: true}}})
+		if err == nil && res.GetStatus() == fsmpb.Result_OK {
+			r.o.l.g.n.stats.sessionsExpired.Add(uint64(len(ids)))
+			return
+		}
+		unknown = unknown || errors.Is(err, errMaybe)
+		if errors.Is(err, errNotOwner) && !unknown {
+			r.spare(ids) // no attempt was appended: as before
+			return
+		}
+	}
+}
+
+func (r *renewals) spare(ids []uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if s := r.m[fsm.Token(id)]; s != nil {
+			s.Expiring = false
+		}
+	}
+}
+
+// silences are the checkpoints that a release carries.
+func (r *renewals) silences() []*fsmpb.Checkpoint_Silence {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.o.l.now()
+	out := make([]*fsmpb.Checkpoint_Silence, 0, len(r.m))
+	for id, s := range r.m {
+		silence := owner.Silence(*s, now)
+		if s.Renewing {
+			silence = 0 // its renewal may be in the log before the release
+		}
+		out = append(out, &fsmpb.Checkpoint_Silence{Id: uint64(id), Silence: int64(silence)})
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+)
+
+// handOver gives the shard to the replica to, 0 for any. It ends the callbacks and waits for them up to the drain timeout, stops
+// serving, ends the lease and only then proposes the release, whatever becomes of it; then it asks Raft to let the other lead.
+// The error says that callbacks still ran: then there is no release, and the next owner waits for the lease.
+func (o *ownership) handOver(ctx context.Context, to uint64) error {
+	n := o.l.g.n
+	o.hold.leave(ErrHandedOver)
+	drained := n.owning.drain(ctx, o, n.c.DrainTimeout)
+	o.leaving.Store(true)
+	select {
+	case o.turn <- struct{}{}: // for ever: no entry is being committed, and none will be
+	case <-o.done:
+		return nil // it was lost meanwhile
+	case <-ctx.Done():
+		o.end(ErrHandedOver)
+		return ctx.Err()
+	}
+	silences := o.renewal.silences()
+	good := o.good()
+	o.l.paused.Store(int64(o.l.now() + n.c.ElectionTimeout))
+	o.end(ErrHandedOver)
+	var err error
+	switch {
+	case !drained:
+		n.log.Error("callbacks outlived the drain timeout: the shard's lease must run out", "shard", o.l.g.id, "took", n.c.DrainTimeout)
+		err = fmt.Errorf("hand over shard %d: callbacks still run", o.l.g.id)
+	case good:
+		o.release(ctx, silences)
+	}
+	o.transfer(ctx, to)
+	return err
+}
+
+// release proposes the end of the claim. Its outcome does not matter: the lease has ended.
+func (o *ownership) release(ctx context.Context, silences []*fsmpb.Checkpoint_Silence) {
+	ctx, cancel := context.WithTimeout(ctx, 2*o.l.g.n.c.ElectionTimeout)
+	defer cancel()
+	e := &fsmpb.Entry{Version: o.l.machine.Load().Version(), Attempt: o.l.g.n.attempt.Add(1), Body: &fsmpb.Entry_Batch{Batch: &fsmpb.Batch{
+		Stamp: uint64(o.token),
+		Ops:   []*fsmpb.Op{{Kind: &fsmpb.Op_Release{Release: &fsmpb.Release{Sessions: silences}}}},
+	}}}
+	if _, err := o.l.propose(ctx, e); err != nil {
+		o.l.g.n.log.Debug("release not known to be applied", "shard", o.l.g.id, "err", err)
+	}
+}
+
+// transfer asks Raft to let another replica lead, and waits until it does: a node that is closed before takes the request with
+// it. It may come to nothing: then this node leads on and claims the shard again.
+func (o *ownership) transfer(ctx context.Context, to uint64) {
+	l := o.l
+	if len(l.g.replicas) == 1 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.g.n.c.ElectionTimeout)
+	defer cancel()
+	if to == 0 {
+		l.giveAway("handing over")
+	} else if err := l.g.n.disk.host.Transfer(l.g.id, to); err != nil {
+		l.g.n.log.Warn("cannot transfer leadership", "shard", l.g.id, "replica", to, "err", err)
+		return
+	}
+	for l.view().Self {
+		select {
+		case <-l.gone:
+		case <-ctx.Done():
+			l.g.n.log.Warn("leadership was not taken over", "shard", l.g.id, "replica", to)
+			return
+		}
+	}
+}
+
+// handOverAll hands over everything this node owns, all at once.
+func (n *Node) handOverAll(ctx context.Context) error {
+	cl := n.cluster.Load()
+	if cl == nil {
+		return nil
+	}
+	began := time.Now()
+	errs := make(chan error)
+	count := 0
+	for _, g := range cl.groups {
+		if o := g.owned(); o != nil {
+			count++
+			go func() { errs <- o.handOver(ctx, n.successor(g)) }() // stops when handed over, within the drain timeout and ctx
+		}
+	}
+	var first error
+	for range count {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	n.log.Info("handed over", "count", count, "took", time.Since(began))
+	return first
+}

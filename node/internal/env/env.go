@@ -1,0 +1,58 @@
+// Package env is what the node takes from its surroundings: the clock, the network and the file systems. Production
+// code gets System; nodetest puts memory and virtual time in its place, through the context given to node.Open.
+package env
+
+import (
+	"context"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/hashicorp/go-hclog"
+	raftvfs "github.com/lni/vfs"
+
+	"github.com/oarlock/oarlock/transport"
+)
+
+// A Clock tells the time since boot, running through suspend. It is safe for concurrent use.
+type Clock interface {
+	// Now is the strict reading. Granting, renewing, expiring and serving use it.
+	Now() time.Duration
+	// Fast may lag behind Now by a suspend until its offset is next refreshed, 50 ms. Only Check uses it.
+	Fast() time.Duration
+	// AfterFunc calls f once the clock has reached at. f must not block.
+	AfterFunc(at time.Duration, f func()) Timer
+	// Close stops the clock's timers.
+	Close() error
+}
+
+// A Timer is a pending call of AfterFunc.
+type Timer interface {
+	// Stop prevents the call, and says whether it did.
+	Stop() bool
+}
+
+// Env is one node's surroundings.
+type Env struct {
+	Clock  Clock
+	FS     vfs.FS     // the node's state
+	RaftFS raftvfs.FS // the Raft log; nil: the disk
+	BootID string     // tells the machine's boots apart
+	Listen func(bind, advertise string, log hclog.Logger) (transport.Transport, error)
+	Lookup func(ctx context.Context, host string) ([]string, error)
+	// MaxFormat is the newest cluster format version this binary speaks; 0: the newest it was built with. Tests of
+	// mixed versions set it.
+	MaxFormat uint32
+}
+
+type key struct{}
+
+// With returns a context that makes node.Open use e.
+func With(ctx context.Context, e *Env) context.Context { return context.WithValue(ctx, key{}, e) }
+
+// From returns the surroundings that With put into ctx, or those of the real system.
+func From(ctx context.Context) (*Env, error) {
+	if e, ok := ctx.Value(key{}).(*Env); ok {
+		return e, nil
+	}
+	return System()
+}

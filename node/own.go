@@ -1,0 +1,302 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oarlock/oarlock/membership"
+)
+
+// Pauses before a callback of Own that failed runs again.
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 10 * time.Second
+)
+
+// OwnOptions are for Own; nil is the default. It is empty until the number of shards per node can be bounded.
+type OwnOptions struct{}
+
+// An Ownership is this node's ownership of one shard, under one token. It is a small value, made by Own and Shard.Owned.
+type Ownership struct{ o *ownership }
+
+var _ Hold = Ownership{}
+
+// Shard is the owned shard, nil for a zero value.
+func (o Ownership) Shard() *Shard {
+	if o.o == nil {
+		return nil
+	}
+	return &o.o.l.g.shard
+}
+
+// Token is the ownership's fencing token, 0 for a zero value. Give it with each write to what the shard's work touches.
+func (o Ownership) Token() Token {
+	if o.o == nil {
+		return 0
+	}
+	return o.o.token
+}
+
+// Check is nil while this node owns the shard, else ErrLost; ErrNotHeld for a zero value. While a hand-over waits for the callback
+// it is nil still, so that the callback can finish what it began. See Hold.
+func (o Ownership) Check() error {
+	if o.o == nil {
+		return ErrNotHeld
+	}
+	return o.o.hold.check()
+}
+
+// Done is closed when the ownership is lost or a hand-over begins. See Hold.
+func (o Ownership) Done() <-chan struct{} {
+	if o.o == nil {
+		return (&hold{}).channel()
+	}
+	return o.o.hold.channel()
+}
+
+// Context ends with parent or with the ownership, with the cause ErrLost or ErrHandedOver. See Hold.
+func (o Ownership) Context(parent context.Context) context.Context {
+	if o.o == nil {
+		return (&hold{}).context(parent)
+	}
+	return o.o.hold.context(parent)
+}
+
+// Own runs fn once for every shard that this node owns, in a goroutine each, until ctx ends. fn's ctx ends with the ownership, or with
+// ctx: fn must then return soon, since the shard is not handed over before, up to Config.DrainTimeout. When fn returns nil it is not run
+// again under the same token; after an error it is, with a backoff of 100 ms to 10 s. A shard's next fn on this node starts only
+// after the former one returned. A panic in fn is the user's and is not swallowed. Own returns when ctx ends or the node stops, and all its fn
+// have returned: the cause of ctx, or ErrClosed. Several Own calls may run.
+func (n *Node) Own(ctx context.Context, _ *OwnOptions, fn func(context.Context, Ownership) error) error {
+	if fn == nil {
+		return fmt.Errorf("own: %w: fn is nil", ErrInvalid)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c := &ownCall{ctx: ctx, fn: fn, running: map[*group]bool{}}
+	n.owning.register(c)
+	n.gossipRuns()
+	if cl := n.cluster.Load(); cl != nil {
+		for _, g := range cl.groups[1:] {
+			c.kick(g)
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-n.life.ctx.Done():
+		cancel(n.closedErr())
+	}
+	n.owning.unregister(c)
+	n.gossipRuns()
+	c.close()
+	return context.Cause(ctx)
+}
+
+// gossipRuns tells the others whether an Own runs here.
+func (n *Node) gossipRuns() {
+	runs := n.owning.runs()
+	if n.life.ctx.Err() != nil || n.net.gossip.Self().Runs == runs {
+		return
+	}
+	if err := n.net.gossip.Update(func(r *membership.Record) { r.Runs = runs }); err != nil {
+		n.log.Warn("cannot gossip that Own runs", "err", err)
+	}
+}
+
+// ownCall is one running Own.
+type ownCall struct {
+	ctx context.Context
+	fn  func(context.Context, Ownership) error
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	running map[*group]bool
+	wg      sync.WaitGroup
+}
+
+// kick looks whether the shard is owned and nothing runs for it yet.
+func (c *ownCall) kick(g *group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.running[g] || g.owned() == nil {
+		return
+	}
+	c.running[g] = true
+	c.wg.Go(func() { c.work(g) }) // stops when the shard is no longer owned, or fn's work is done; Own waits for it
+}
+
+func (c *ownCall) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.wg.Wait()
+}
+
+// work runs fn under one token after the other.
+func (c *ownCall) work(g *group) {
+	var finished Token
+	for {
+		o := c.next(g, finished)
+		if o == nil {
+			return
+		}
+		c.runUnder(o)
+		finished = o.token
+	}
+}
+
+// next is the ownership to run under; nil: there is none, and the shard counts as idle from here on.
+func (c *ownCall) next(g *group, finished Token) *ownership {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := g.owned(); o != nil && o.token > finished && !c.closed && c.ctx.Err() == nil {
+		return o
+	}
+	delete(c.running, g)
+	return nil
+}
+
+// runUnder runs fn under o until it returns nil or o ends.
+func (c *ownCall) runUnder(o *ownership) {
+	backoff := firstBackoff
+	for {
+		if !o.calls.enter() {
+			return
+		}
+		ctx := o.hold.context(c.ctx)
+		err := c.fn(ctx, Ownership{o: o})
+		o.calls.leave()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		o.l.g.n.log.Warn("callback of Own failed", "shard", o.l.g.id, "token", uint64(o.token), "err", err)
+		if !sleep(ctx, backoff) {
+			return
+		}
+		backoff = min(2*backoff, lastBackoff)
+	}
+}
+
+// callbacks counts the callbacks that run under an ownership.
+type callbacks struct {
+	mu     sync.Mutex // guards the fields below
+	n      int
+	closed bool
+	idle   chan struct{} // closed when closed and n is 0
+}
+
+func (c *callbacks) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.n++
+	return true
+}
+
+func (c *callbacks) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n--
+	if c.closed && c.n == 0 {
+		close(c.idle)
+	}
+}
+
+// close admits no more callbacks and returns what is closed when none runs.
+func (c *callbacks) close() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed = true
+		if c.n == 0 {
+			close(c.idle)
+		}
+	}
+	return c.idle
+}
+
+// owning knows the running Own calls, and tells of changes of owners.
+type owning struct {
+	mu    sync.Mutex // guards the fields below
+	calls map[*ownCall]struct{}
+	moved chan struct{} // closed at the next change of any shard's owner
+}
+
+func (w *owning) init() {
+	w.calls = map[*ownCall]struct{}{}
+	w.moved = make(chan struct{})
+}
+
+func (w *owning) register(c *ownCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls[c] = struct{}{}
+}
+
+func (w *owning) unregister(c *ownCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.calls, c)
+}
+
+func (w *owning) runs() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls) > 0
+}
+
+// gained hears of a new ownership of this node.
+func (w *owning) gained(o *ownership) {
+	w.changed(o.l.g)
+	if o.l.g.id == 0 {
+		return
+	}
+	w.mu.Lock()
+	calls := make([]*ownCall, 0, len(w.calls))
+	for c := range w.calls {
+		calls = append(calls, c)
+	}
+	w.mu.Unlock()
+	for _, c := range calls {
+		c.kick(o.l.g)
+	}
+}
+
+// changed hears that a shard's owner may have changed. It may be called from an apply worker.
+func (w *owning) changed(*group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.moved)
+	w.moved = make(chan struct{})
+}
+
+// next is closed at the next change.
+func (w *owning) next() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.moved
+}
+
+// drain waits until no callback runs under o, and lets no more begin.
+func (w *owning) drain(ctx context.Context, o *ownership, d time.Duration) bool {
+	idle := o.calls.close()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-idle:
+		return true
+	default:
+	}
+	select {
+	case <-idle:
+		return true
+	case <-t.C:
+	case <-o.done:
+	case <-ctx.Done():
+	}
+	return false
+}

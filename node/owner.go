@@ -1,0 +1,316 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+	"github.com/oarlock/oarlock/node/internal/owner"
+)
+
+// stuckAfter is how many election timeouts a leader has to become owner before it gives the leadership away.
+const stuckAfter = 5
+
+// local is a shard's replica on this node, and the node's part in its ownership: followed by run, in one goroutine.
+// It is the replica's observer.
+type local struct {
+	g       *group
+	replica uint64
+	machine atomic.Pointer[fsm.Machine] // nil until opened
+	own     atomic.Pointer[ownership]   // the last ownership of this process, good or ended
+	wake    chan struct{}               // what Raft publishes of the leader changed: for run
+	gone    chan struct{}               // the same, for a hand-over
+	paused  atomic.Int64                // do not claim before this time since boot: the shard was handed over
+
+	released chan struct{} // closed to give the worker of a halted replica back
+	once     sync.Once     // closes released
+
+	mu      sync.Mutex // guards waiting
+	waiting map[uint64]chan fsm.Applied
+}
+
+func newLocal(g *group, replica uint64) *local {
+	return &local{g: g, replica: replica, wake: make(chan struct{}, 1), gone: make(chan struct{}, 1), released: make(chan struct{}), waiting: map[uint64]chan fsm.Applied{}}
+}
+
+func (l *local) id() owner.ID {
+	return owner.ID{Node: l.g.n.ID(), Incarnation: l.g.n.home.id.Incarnation}
+}
+
+func (l *local) now() time.Duration { return l.g.n.env.Clock.Now() }
+
+func (l *local) view() owner.View { return l.g.n.disk.host.View(l.g.id) }
+
+// leaderChanged is a hint that it is worth to look.
+func (l *local) leaderChanged() {
+	for _, ch := range []chan struct{}{l.wake, l.gone} {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run follows the shard's leadership until ctx ends: while this node leads it makes itself the owner and keeps the
+// lease confirmed.
+func (l *local) run(ctx context.Context) {
+	look := time.NewTicker(l.g.n.c.ElectionTimeout / 4) // the hint may be lost, safety does not need it
+	defer look.Stop()
+	for ctx.Err() == nil {
+		if v := l.view(); v.Self && l.machine.Load() != nil {
+			l.lead(ctx, v.Term)
+		}
+		select {
+		case <-l.wake:
+		case <-look.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// lead is this node's leadership in one term: it claims the shard, until it owns it or leads no more.
+func (l *local) lead(ctx context.Context, term uint64) {
+	began := l.now()
+	retry := time.NewTicker(max(l.g.n.c.ElectionTimeout/20, 10*time.Millisecond))
+	defer retry.Stop()
+	for ctx.Err() == nil && owner.Leads(l.view(), term) {
+		if o := l.own.Load(); o != nil && o.good() && o.term.Load() == term {
+			return // its own goroutine confirms it
+		}
+		if l.now() >= time.Duration(l.paused.Load()) {
+			if l.claim(ctx, term) {
+				return
+			}
+			if l.now()-began > stuckAfter*l.g.n.c.ElectionTimeout {
+				l.giveAway("leads without becoming owner")
+				return
+			}
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// giveAway asks another replica to lead.
+func (l *local) giveAway(why string) {
+	for _, r := range l.g.replicas {
+		if r.GetId() != l.replica && l.g.n.alive(r.GetNode()) {
+			l.g.n.log.Warn("giving leadership away", "shard", l.g.id, "replica", r.GetId(), "reason", why)
+			if err := l.g.n.disk.host.Transfer(l.g.id, r.GetId()); err == nil {
+				return
+			}
+		}
+	}
+}
+
+// confirm proves that this node led in term at some instant after the returned one. The proof is worth a lease from then.
+func (l *local) confirm(ctx context.Context, term uint64) (t0 time.Duration, ok bool) {
+	t0 = l.now()
+	before := l.view()
+	if !owner.Leads(before, term) {
+		return t0, false
+	}
+	if err := l.g.n.disk.host.Read(ctx, l.g.id, l.g.n.c.ElectionTimeout/2); err != nil {
+		return t0, false
+	}
+	return t0, owner.Confirmed(before, l.view())
+}
+
+// claim tries once to become the owner in term, or to keep the token across terms.
+func (l *local) claim(ctx context.Context, term uint64) bool {
+	t0, ok := l.confirm(ctx, term)
+	if !ok {
+		return false
+	}
+	readAt := l.now()
+	last := l.machine.Load().Claim()
+	plan := owner.PlanClaim(last, l.id(), l.held(), len(l.g.replicas) == 1 && l.g.n.home.sameBoot)
+	if !l.waitClaim(ctx, plan, t0, term) {
+		return false
+	}
+	o := l.own.Load()
+	if !plan.Keep && o != nil {
+		o.end(ErrLost)
+	}
+	attempt := l.g.n.attempt.Add(1)
+	lease := l.g.n.c.OwnerLease
+	proposed := l.now()
+	entry := &fsmpb.Entry{Version: l.machine.Load().Version(), Attempt: attempt, Body: &fsmpb.Entry_Claim{Claim: &fsmpb.Claim{
+		Node:        l.id().Node,
+		Incarnation: l.id().Incarnation,
+		Term:        term,
+		Lease:       int64(lease),
+		Replaces:    uint64(plan.Replaces),
+		Keep:        plan.Keep,
+		Waited:      int64(proposed - readAt),
+	}}}
+	a, err := l.propose(ctx, entry)
+	if err != nil || a.Claim == nil || !owner.Owns(a.Attempt, attempt, a.Claim.Accepted, l.view(), term) {
+		return false
+	}
+	if plan.Keep {
+		return o.keep(term, proposed)
+	}
+	return l.begin(newOwnership(l, a.Claim.Current.Token, term, lease), proposed)
+}
+
+// held is the token that this process believes in now, or 0.
+func (l *local) held() fsm.Token {
+	if o := l.own.Load(); o != nil && o.good() {
+		return o.token
+	}
+	return 0
+}
+
+// waitClaim waits until the plan's claim may be proposed, while this node leads in term.
+func (l *local) waitClaim(ctx context.Context, p owner.Plan, t0 time.Duration, term uint64) bool {
+	for {
+		now := l.now()
+		if owner.MayClaim(p, t0, now) {
+			return true
+		}
+		due := make(chan struct{})
+		timer := l.g.n.env.Clock.AfterFunc(t0+p.Wait, func() { close(due) })
+		select {
+		case <-due:
+		case <-l.wake:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil || !owner.Leads(l.view(), term) {
+			return false
+		}
+	}
+}
+
+// begin makes o the ownership of this process, if it is still the shard's last claim.
+func (l *local) begin(o *ownership, proposed time.Duration) bool {
+	o.lease.Start(owner.LeaseUntil(proposed, o.length))
+	if !o.good() {
+		return false
+	}
+	o.renewal.adopt(l.machine.Load(), l.now()) // nothing changes the sessions before this ownership does
+	l.own.Store(o)
+	// Another claim may have been applied after ours and before the store: then its observer saw the ownership before this one.
+	if l.machine.Load().Claim().Token != o.token {
+		o.end(ErrLost)
+		return false
+	}
+	l.g.n.log.Info("owns shard", "shard", l.g.id, "term", o.term.Load(), "token", uint64(o.token))
+	if !o.start() {
+		return false
+	}
+	l.g.n.owning.gained(o)
+	return true
+}
+
+// errNotApplied is a proposal that was applied by a halted machine, or whose result got lost in a restore.
+var errNotApplied = errors.New("applied without a result")
+
+// propose appends e and returns what came of it here. Errors are those of raft.Host.Propose, or errNotApplied.
+func (l *local) propose(ctx context.Context, e *fsmpb.Entry) (fsm.Applied, error) {
+	b, err := proto.Marshal(e)
+	if err != nil {
+		return fsm.Applied{}, err
+	}
+	ch := make(chan fsm.Applied, 1)
+	l.mu.Lock()
+	l.waiting[e.GetAttempt()] = ch
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		delete(l.waiting, e.GetAttempt())
+		l.mu.Unlock()
+	}()
+	l.g.n.stats.proposals.Add(1)
+	if err := l.g.n.disk.host.Propose(ctx, l.g.id, b, 2*l.g.n.c.ElectionTimeout); err != nil {
+		return fsm.Applied{}, err
+	}
+	select {
+	case a := <-ch:
+		return a, nil
+	default:
+		return fsm.Applied{}, errNotApplied
+	}
+}
+
+// Opened is called by the replica.
+func (l *local) Opened(m *fsm.Machine) {
+	l.machine.Store(m)
+	l.leaderChanged()
+}
+
+// Applied is called by the replica, from an apply worker.
+func (l *local) Applied(m *fsm.Machine, as []fsm.Applied) {
+	l.g.n.stats.entries.Add(uint64(len(as)))
+	own := l.own.Load()
+	for _, a := range as {
+		if a.Claim != nil && a.Claim.Accepted {
+			l.claimed(own, a.Claim.Current)
+		}
+		l.mu.Lock()
+		ch := l.waiting[a.Attempt]
+		l.mu.Unlock()
+		if ch != nil && a.Attempt != 0 {
+			select {
+			case ch <- a:
+			default: // an attempt is applied once
+			}
+		}
+		if own != nil {
+			own.observe(m, a.Events)
+		}
+	}
+}
+
+func (l *local) claimed(own *ownership, c fsm.Claim) {
+	if own != nil && own.token != c.Token {
+		own.end(ErrLost)
+	}
+	l.g.setHint(c.Node)
+	l.g.n.owning.changed(l.g)
+}
+
+// Restored is called by the replica after a snapshot replaced its state: events in between are not told.
+func (l *local) Restored(m *fsm.Machine) {
+	if own := l.own.Load(); own != nil {
+		if own.token != m.Claim().Token {
+			own.end(ErrLost)
+		} else {
+			own.wakeAll()
+		}
+	}
+	l.g.setHint(m.Claim().Node)
+	l.g.n.owning.changed(l.g)
+}
+
+// Halted is called by the replica when it can apply nothing more: the shard stops here, the process lives.
+func (l *local) Halted(err error) {
+	l.g.n.log.Error("replica halted", "shard", l.g.id, "replica", l.replica, "err", err)
+	if own := l.own.Load(); own != nil {
+		own.end(ErrLost)
+	}
+	n := l.g.n
+	if !n.life.tasks.spawn(func() { // stops after the replica was stopped
+		if err := n.disk.host.Stop(l.g.id); err != nil {
+			n.log.Error("cannot stop replica", "shard", l.g.id, "err", err)
+		}
+		l.release()
+		n.fail(err)
+	}) {
+		l.release()
+	}
+}
+
+// Released is closed when a halted replica's worker may go on.
+func (l *local) Released() <-chan struct{} { return l.released }
+
+func (l *local) release() { l.once.Do(func() { close(l.released) }) }

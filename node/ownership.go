@@ -1,0 +1,214 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/node/internal/owner"
+)
+
+// ownership is one token of a shard's ownership, from the claim that minted it until it ends. It may span terms.
+type ownership struct {
+	l       *local
+	token   fsm.Token
+	term    atomic.Uint64 // of the accepted claim, or of the last one that kept the token
+	length  time.Duration // of the lease
+	since   time.Duration // when it began
+	lease   owner.Lease
+	hold    hold // what callbacks see; ends with the lease, or before when the shard is handed over
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    chan struct{}  // closed when the ownership ended
+	wg      sync.WaitGroup // its goroutines
+	queue   opQueue
+	renewal renewals
+	waits   waits
+	calls   callbacks
+	leaving atomic.Bool   // being handed over: nothing new is served
+	turn    chan struct{} // holds an element while an entry is being committed
+	lapse   lapse
+
+	mu    sync.Mutex // guards ended
+	ended bool
+}
+
+func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) *ownership {
+	o := &ownership{l: l, token: token, length: length, since: l.now(), done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	o.lapse = lapse{clock: l.g.n.env.Clock, lease: &o.lease, length: length, f: o.lapsed}
+	o.term.Store(term)
+	o.ctx, o.cancel = context.WithCancel(l.g.n.life.ctx)
+	o.hold.init(l.g.n.env.Clock, token, &o.lease)
+	o.queue.init()
+	o.waits.init()
+	o.calls.idle = make(chan struct{})
+	o.renewal.init(o)
+	return o
+}
+
+// start begins the ownership's work. It says whether it did: not when the node is closing.
+func (o *ownership) start() bool {
+	for _, f := range []func(context.Context){o.confirmLoop, o.commitLoop, o.renewal.loop} {
+		o.wg.Add(1)
+		if !o.l.g.n.life.tasks.spawn(func() { // stops when the ownership ends
+			defer o.wg.Done()
+			f(o.ctx)
+		}) {
+			o.wg.Done()
+			o.end(ErrClosed)
+			return false
+		}
+	}
+	o.lapse.arm()
+	return true
+}
+
+// good says by the strict clock whether the lease is trusted.
+func (o *ownership) good() bool { return o.lease.Good(o.l.now()) }
+
+// end ends the ownership for ever, for the cause that its hold reports.
+func (o *ownership) end(cause error) {
+	o.lease.End()
+	o.hold.end(cause)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return
+	}
+	o.ended = true
+	o.lapse.stop()
+	o.cancel()
+	close(o.done)
+	o.l.leaderChanged()
+	o.l.g.n.owning.changed(o.l.g)
+}
+
+// extend moves the deadline after a confirmation that began at t0.
+func (o *ownership) extend(t0 time.Duration) bool {
+	return o.lease.Extend(o.l.now(), owner.LeaseUntil(t0, o.length))
+}
+
+// keep carries the token into a new term, after a claim for it was proposed at the given time and accepted.
+func (o *ownership) keep(term uint64, proposed time.Duration) bool {
+	if !o.extend(proposed) {
+		o.end(ErrLost)
+		return false
+	}
+	o.term.Store(term)
+	return true
+}
+
+func (o *ownership) lapsed() {
+	o.l.g.n.log.Warn("ownership lapsed", "shard", o.l.g.id, "token", uint64(o.token), "term", o.term.Load())
+	o.l.g.n.stats.lapsed.Add(1)
+	o.end(ErrLost)
+}
+
+// confirmLoop starts a confirmation every third of the lease, whether or not one is pending.
+func (o *ownership) confirmLoop(ctx context.Context) {
+	t := time.NewTicker(o.length / 3)
+	defer t.Stop()
+	var pending sync.WaitGroup
+	defer pending.Wait()
+	for {
+		select {
+		case <-t.C:
+			pending.Go(func() { // stops when the read completes or times out, or ctx ends
+				term := o.term.Load()
+				if t0, ok := o.l.confirm(ctx, term); ok && owner.Extends(o.term.Load(), term) {
+					o.extend(t0)
+				}
+			})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// observe tells those who wait for what happened. It is called from an apply worker.
+func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
+	for _, e := range events {
+		switch e.Kind {
+		case fsm.Granted, fsm.Freed:
+			o.waits.wake(waitKey{e.Session, e.Seq})
+		case fsm.SessionOpened:
+			o.renewal.opened(m, e.Session)
+		case fsm.SessionEnded:
+			o.renewal.forget(e.Session)
+			o.waits.wakeSession(e.Session)
+		}
+	}
+}
+
+func (o *ownership) wakeAll() { o.waits.wakeAll() }
+
+// waitKey names a queued operation.
+type waitKey struct {
+	session fsm.Token
+	seq     uint64
+}
+
+// waits are the callers that wait for a queued operation's result. Being woken means to look again.
+type waits struct {
+	mu sync.Mutex // guards m
+	m  map[waitKey]*wait
+}
+
+type wait struct {
+	ch      chan struct{}
+	waiters int
+}
+
+func (w *waits) init() { w.m = map[waitKey]*wait{} }
+
+// join returns a channel that is closed at the next wake of k, and what to call when no longer waiting for it.
+func (w *waits) join(k waitKey) (woken <-chan struct{}, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.m[k]
+	if x == nil {
+		x = &wait{ch: make(chan struct{})}
+		w.m[k] = x
+	}
+	x.waiters++
+	return x.ch, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if x.waiters--; x.waiters == 0 && w.m[k] == x {
+			delete(w.m, k)
+		}
+	}
+}
+
+func (w *waits) wake(k waitKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wakeLocked(k)
+}
+
+func (w *waits) wakeLocked(k waitKey) {
+	if x := w.m[k]; x != nil {
+		close(x.ch)
+		delete(w.m, k)
+	}
+}
+
+func (w *waits) wakeSession(s fsm.Token) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k := range w.m {
+		if k.session == s {
+			w.wakeLocked(k)
+		}
+	}
+}
+
+func (w *waits) wakeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k := range w.m {
+		w.wakeLocked(k)
+	}
+}

@@ -1,0 +1,115 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/oarlock/oarlock/membership"
+)
+
+const (
+	balanceTick = 500 * time.Millisecond
+	settle      = 2 * time.Second  // a node is alive, and a shard owned, for so long before it moves
+	retryMove   = 10 * time.Second // after a hand-over that came to nothing
+)
+
+// balancer hands shards that this node owns to the node that the plan prefers. It moves nothing to a node that gossip has seen alive
+// only for a moment.
+type balancer struct {
+	n     *Node
+	since map[string]time.Duration // when a node was first seen alive, without a gap since
+	next  map[uint64]time.Duration // by shard: not to be moved before
+}
+
+// loop looks at the owned shards again and again, until ctx ends. It hands over one at a time.
+func (b *balancer) loop(ctx context.Context) {
+	t := time.NewTicker(balanceTick)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		b.observe()
+		for _, g := range b.n.cluster.Load().groups {
+			if to := b.move(g); to != 0 && ctx.Err() == nil {
+				b.next[g.id] = b.n.env.Clock.Now() + retryMove
+				if o := g.owned(); o != nil {
+					_ = o.handOver(ctx, to) // logged there
+				}
+			}
+		}
+	}
+}
+
+func (b *balancer) observe() {
+	now := b.n.env.Clock.Now()
+	seen := map[string]bool{}
+	for _, m := range b.n.net.gossip.Members() {
+		if m.State != membership.Alive {
+			continue
+		}
+		seen[m.ID] = true
+		if _, ok := b.since[m.ID]; !ok {
+			b.since[m.ID] = now
+		}
+	}
+	for id := range b.since {
+		if !seen[id] {
+			delete(b.since, id)
+		}
+	}
+}
+
+// move is the replica that should own the shard instead of this node, 0 if it should stay.
+func (b *balancer) move(g *group) uint64 {
+	o := g.owned()
+	now := b.n.env.Clock.Now()
+	if o == nil || now < b.next[g.id] || now-o.since < settle {
+		return 0
+	}
+	best := b.n.preferred(g, func(node string) bool {
+		since, ok := b.since[node]
+		return node == b.n.ID() || ok && now-since >= settle
+	})
+	if best == b.n.ID() {
+		return 0
+	}
+	return g.replicaOn(best)
+}
+
+// preferred is the first node of the shard's replicas that qualifies, among those on which an Own runs if there are any.
+func (n *Node) preferred(g *group, qualifies func(node string) bool) string {
+	first, firstRuns := "", ""
+	for _, r := range g.replicas {
+		node := r.GetNode()
+		if !qualifies(node) {
+			continue
+		}
+		if first == "" {
+			first = node
+		}
+		if firstRuns == "" && g.id != 0 && n.runsOwn(node) {
+			firstRuns = node
+		}
+	}
+	if firstRuns != "" {
+		return firstRuns
+	}
+	return first
+}
+
+func (n *Node) runsOwn(node string) bool {
+	m, ok := n.net.gossip.Member(node)
+	return ok && m.Runs
+}
+
+// successor is the replica to hand a shard to when this node leaves, 0 if none seems alive.
+func (n *Node) successor(g *group) uint64 {
+	return g.replicaOn(n.preferred(g, func(node string) bool { return node != n.ID() && n.alive(node) }))
+}
+
+func newBalancer(n *Node) *balancer {
+	return &balancer{n: n, since: map[string]time.Duration{}, next: map[uint64]time.Duration{}}
+}

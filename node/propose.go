@@ -1,0 +1,198 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+	"github.com/oarlock/oarlock/node/internal/owner"
+	"github.com/oarlock/oarlock/node/internal/raft"
+)
+
+// Bounds of one log entry of gathered operations.
+const (
+	maxGather      = 1024
+	maxGatherBytes = 1 << 20
+)
+
+// What may become of an operation that was given to an owner.
+var (
+	errNotOwner = errors.New("not the owner")   // nothing was done
+	errMaybe    = errors.New("may be done yet") // proposed, and not known what came of it
+)
+
+// queuedOp is an operation on its way into the log.
+type queuedOp struct {
+	op   *fsmpb.Op
+	done chan opOutcome // buffered: the commit loop never waits for a caller
+}
+
+type opOutcome struct {
+	result *fsmpb.Result
+	err    error
+}
+
+// opQueue gathers operations while a proposal is in flight.
+type opQueue struct {
+	mu     sync.Mutex // guards the fields below
+	ops    []queuedOp
+	closed bool
+	ready  chan struct{} // has an element while ops may not be empty
+}
+
+func (q *opQueue) init() { q.ready = make(chan struct{}, 1) }
+
+func (q *opQueue) push(op queuedOp) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.ops = append(q.ops, op)
+	q.signalLocked()
+	return true
+}
+
+func (q *opQueue) signalLocked() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take removes what fits one entry, at least one operation if there is any.
+func (q *opQueue) take() []queuedOp {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, size := 0, 0
+	for n < len(q.ops) && n < maxGather {
+		size += proto.Size(q.ops[n].op)
+		if n > 0 && size > maxGatherBytes {
+			break
+		}
+		n++
+	}
+	taken := q.ops[:n:n]
+	q.ops = q.ops[n:]
+	if len(q.ops) == 0 {
+		q.ops = nil
+	} else {
+		q.signalLocked()
+	}
+	return taken
+}
+
+func (q *opQueue) close() []queuedOp {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	ops := q.ops
+	q.ops = nil
+	return ops
+}
+
+// submit has op committed under this ownership. The error is errNotOwner: nothing was done and nothing will be; errMaybe: an
+// entry with it was proposed; or wraps errMaybe and the cause of ctx.
+func (o *ownership) submit(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
+	if o.leaving.Load() || !o.good() {
+		return nil, errNotOwner
+	}
+	return o.enqueue(ctx, op)
+}
+
+// enqueue is submit also while the ownership is being handed over.
+func (o *ownership) enqueue(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
+	q := queuedOp{op: op, done: make(chan opOutcome, 1)}
+	if !o.queue.push(q) {
+		return nil, errNotOwner
+	}
+	select {
+	case r := <-q.done:
+		return r.result, r.err
+	case <-ctx.Done():
+		return nil, errors.Join(errMaybe, context.Cause(ctx))
+	}
+}
+
+// commitLoop proposes what was gathered, one entry at a time, until the ownership ends.
+func (o *ownership) commitLoop(ctx context.Context) {
+	defer func() {
+		for _, q := range o.queue.close() {
+			q.done <- opOutcome{err: errNotOwner}
+		}
+	}()
+	for {
+		select {
+		case <-o.queue.ready:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case o.turn <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		if ops := o.queue.take(); len(ops) > 0 {
+			o.commit(ctx, ops)
+		}
+		<-o.turn
+	}
+}
+
+// commit proposes one entry and answers its operations. The entry's application confirms the lease, from before this attempt was
+// proposed, if this node still leads afterwards: a follower's proposal is forwarded and applied too.
+func (o *ownership) commit(ctx context.Context, ops []queuedOp) {
+	batch := &fsmpb.Batch{Stamp: uint64(o.token), Ops: make([]*fsmpb.Op, len(ops))}
+	for i := range ops {
+		batch.Ops[i] = ops[i].op
+	}
+	e := &fsmpb.Entry{Version: o.l.machine.Load().Version(), Attempt: o.l.g.n.attempt.Add(1), Body: &fsmpb.Entry_Batch{Batch: batch}}
+	term := o.term.Load()
+	proposed := o.l.now()
+	a, err := o.l.propose(ctx, e)
+	o.l.g.n.stats.operations.Add(uint64(len(ops)))
+	switch {
+	case err != nil:
+		out := opOutcome{err: errMaybe}
+		if errors.Is(err, raft.ErrNotAppended) {
+			out.err = errNotOwner
+			o.pause(ctx)
+		}
+		answer(ops, func(int) opOutcome { return out })
+	case errors.Is(a.Err, fsm.ErrStale):
+		// Another claim is in the log: this token is over.
+		answer(ops, func(int) opOutcome { return opOutcome{err: errNotOwner} })
+		o.end(ErrLost)
+	case a.Err != nil || len(a.Results) != len(ops):
+		o.l.g.n.log.Error("entry refused", "shard", o.l.g.id, "err", a.Err)
+		answer(ops, func(int) opOutcome {
+			return opOutcome{result: &fsmpb.Result{Status: fsmpb.Result_INVALID, Reason: "entry refused"}}
+		})
+	default:
+		if owner.Leads(o.l.view(), term) && owner.Extends(o.term.Load(), term) {
+			o.extend(proposed)
+		}
+		answer(ops, func(i int) opOutcome { return opOutcome{result: a.Results[i]} })
+	}
+}
+
+// pause keeps a leader that drops proposals from being asked again at once.
+func (o *ownership) pause(ctx context.Context) {
+	t := time.NewTimer(raft.Tick(o.l.g.n.c.ElectionTimeout) / 2)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func answer(ops []queuedOp, f func(i int) opOutcome) {
+	for i := range ops {
+		ops[i].done <- f(i)
+	}
+}

@@ -1,0 +1,112 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/oarlock/oarlock/node/internal/wire"
+	"github.com/oarlock/oarlock/transport/rpc"
+)
+
+// serve answers another node's request. An error means that nothing was done.
+func (n *Node) serve(ctx context.Context, r rpc.Request) ([]byte, error) {
+	if !n.life.calls.enter() {
+		return nil, &rpc.RemoteError{Code: wire.CodeClosing, Text: "the node is closing"}
+	}
+	defer n.life.calls.leave()
+	n.stats.requestsServed.Add(1)
+	switch r.Method {
+	case wire.MethodOp:
+		return handle(n, r, func(q *wire.OpRequest) (proto.Message, error) {
+			g, err := n.served(q.GetHeader(), q.GetShard())
+			if err != nil {
+				return nil, err
+			}
+			if q.GetOp() == nil {
+				return nil, invalidRequest(r.Method)
+			}
+			return g.opHere(ctx, q.GetRelay(), q.GetOp()), nil
+		})
+	case wire.MethodAwait:
+		return handle(n, r, func(q *wire.AwaitRequest) (proto.Message, error) {
+			g, err := n.served(q.GetHeader(), q.GetShard())
+			if err != nil {
+				return nil, err
+			}
+			return g.awaitHere(ctx, q.GetRelay(), Token(q.GetSession()), q.GetSeq()), nil
+		})
+	case wire.MethodRead:
+		return handle(n, r, func(q *wire.ReadRequest) (proto.Message, error) {
+			g, err := n.served(q.GetHeader(), q.GetShard())
+			if err != nil {
+				return nil, err
+			}
+			return g.readAt(ctx, n.ID(), q.GetRelay(), string(q.GetKey())), nil
+		})
+	case wire.MethodOwner:
+		return handle(n, r, func(q *wire.OwnerRequest) (proto.Message, error) {
+			g, err := n.served(q.GetHeader(), q.GetShard())
+			if err != nil {
+				return nil, err
+			}
+			return g.ownerAt(ctx, n.ID(), q.GetRelay()), nil
+		})
+	case wire.MethodRenew:
+		return handle(n, r, func(q *wire.RenewRequest) (proto.Message, error) {
+			if _, err := n.served(q.GetHeader(), 0); err != nil {
+				return nil, err
+			}
+			return n.renewHere(ctx, q), nil
+		})
+	case wire.MethodPlan:
+		return handle(n, r, func(q *wire.PlanRequest) (proto.Message, error) { return n.founding.answer(q) })
+	case wire.MethodCluster:
+		return handle(n, r, func(q *wire.ClusterRequest) (proto.Message, error) { return n.founding.describe(q), nil })
+	}
+	return nil, invalidRequest(r.Method)
+}
+
+func invalidRequest(method uint16) error {
+	return &rpc.RemoteError{Code: wire.CodeInvalid, Text: fmt.Sprintf("method %d: cannot read the request", method)}
+}
+
+// message is a pointer to a generated message.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// handle decodes a request, and encodes the reply that f gives.
+func handle[T any, M message[T]](n *Node, r rpc.Request, f func(M) (proto.Message, error)) ([]byte, error) {
+	q := M(new(T))
+	if err := proto.Unmarshal(r.Body, q); err != nil {
+		n.log.Warn("request cannot be read", "peer", r.From, "method", r.Method, "err", err)
+		return nil, invalidRequest(r.Method)
+	}
+	reply, err := f(q)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(reply)
+}
+
+// served is the group that a request is for. A caller of another cluster, or of a format version that this node does not
+// speak, is refused.
+func (n *Node) served(h *wire.Header, shard uint32) (*group, error) {
+	cl := n.cluster.Load()
+	switch {
+	case cl == nil:
+		return nil, &rpc.RemoteError{Code: wire.CodeClosing, Text: "the node belongs to no cluster yet"}
+	case h.GetCluster() != cl.plan.GetCluster():
+		return nil, &rpc.RemoteError{Code: wire.CodeForeign, Text: fmt.Sprintf("caller is of cluster %q, this node of %q", h.GetCluster(), cl.plan.GetCluster())}
+	case h.GetVersion() < minFormat || h.GetVersion() > n.maxFormat():
+		return nil, &rpc.RemoteError{Code: wire.CodeVersion, Text: fmt.Sprintf("caller speaks version %d, this node %d to %d", h.GetVersion(), minFormat, n.maxFormat())}
+	}
+	g := n.group(int(shard))
+	if g == nil {
+		return nil, &rpc.RemoteError{Code: wire.CodeInvalid, Text: fmt.Sprintf("there is no shard %d", shard)}
+	}
+	return g, nil
+}

@@ -1,0 +1,245 @@
+package node
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+)
+
+// A State is how a node is.
+type State uint8
+
+// States of a node. They rise.
+const (
+	StateStarting State = iota // founding or joining
+	StateRunning               // belongs to a cluster
+	StateFailed                // cannot go on, see Node.Err
+	StateRemoved               // no longer belongs to its cluster
+	StateClosed                // closed
+)
+
+// String is the state's name.
+func (s State) String() string {
+	return [...]string{"starting", "running", "failed", "removed", "closed"}[min(s, StateClosed)]
+}
+
+// MarshalText makes a State its name in JSON.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Status is what is where and how it is, as this node sees it at one instant.
+type Status struct {
+	ID          string        `json:"id"`
+	Name        string        `json:"name"`
+	Addr        string        `json:"addr"`
+	Incarnation uint64        `json:"incarnation"`
+	State       State         `json:"state"`
+	Err         string        `json:"err,omitempty"`
+	Cluster     string        `json:"cluster,omitempty"`
+	Format      uint32        `json:"format,omitempty"` // cluster format version it was founded at
+	Members     []Member      `json:"members"`
+	Shards      []ShardStatus `json:"shards"`         // the system shard, 0, first
+	Idle        []string      `json:"idle,omitempty"` // names of nodes with replicas that seem to own nothing
+}
+
+// ShardStatus is one shard as this node sees it.
+type ShardStatus struct {
+	Shard    int      `json:"shard"`
+	Replicas []string `json:"replicas"`          // UUIDs of the nodes that have one
+	Owner    string   `json:"owner,omitempty"`   // UUID of the node that seems to own it
+	Token    Token    `json:"token,omitempty"`   // of its ownership, if a replica is here
+	Owned    bool     `json:"owned"`             // by this node, under a good lease
+	Applied  uint64   `json:"applied,omitempty"` // index of the last entry in the replica here
+}
+
+// Status returns the node's view of itself and its cluster. It asks nobody and never blocks.
+func (n *Node) Status() Status {
+	n.life.mu.Lock()
+	s := Status{ID: n.ID(), Name: n.c.Name, Addr: n.Addr(), Incarnation: n.home.id.Incarnation, State: n.life.state}
+	if n.life.err != nil {
+		s.Err = n.life.err.Error()
+	}
+	n.life.mu.Unlock()
+	for m := range n.Members() {
+		s.Members = append(s.Members, m)
+	}
+	cl := n.cluster.Load()
+	if cl == nil {
+		return s
+	}
+	s.Cluster, s.Format = cl.plan.GetCluster(), cl.plan.GetFormat()
+	owners := map[string]bool{}
+	for _, g := range cl.groups {
+		sh := g.status()
+		owners[sh.Owner] = true
+		s.Shards = append(s.Shards, sh)
+	}
+	for _, id := range cl.plan.GetNodes() {
+		if !owners[id] {
+			s.Idle = append(s.Idle, n.memberOf(id).Name)
+		}
+	}
+	return s
+}
+
+func (g *group) status() ShardStatus {
+	s := ShardStatus{Shard: int(g.id)}
+	for _, r := range g.replicas {
+		s.Replicas = append(s.Replicas, r.GetNode())
+	}
+	if g.local == nil {
+		if h := g.hint.Load(); h != nil {
+			s.Owner = *h
+		}
+		return s
+	}
+	if m := g.local.machine.Load(); m != nil {
+		s.Applied = m.Applied()
+		if c := m.Claim(); !c.Released {
+			s.Owner, s.Token = c.Node, c.Token
+		}
+	}
+	s.Owned = g.owned() != nil
+	return s
+}
+
+// Stats are counters since the node was opened.
+type Stats struct {
+	Proposals         uint64 `json:"proposals"`           // entries proposed here
+	Operations        uint64 `json:"operations"`          // operations in them
+	Entries           uint64 `json:"entries"`             // entries applied here, of all replicas
+	RenewalsLogged    uint64 `json:"renewals_logged"`     // entries that renewed sessions
+	RenewalsFailed    uint64 `json:"renewals_failed"`     // renewals of this node's sessions that were not answered well
+	SessionsExpired   uint64 `json:"sessions_expired"`    // ended by this node as owner
+	OwnershipsLapsed  uint64 `json:"ownerships_lapsed"`   // leases that ran out here
+	RequestsSent      uint64 `json:"requests_sent"`       // to other nodes
+	RequestsServed    uint64 `json:"requests_served"`     // from other nodes
+	Retries           uint64 `json:"retries"`             // attempts of calls after the first
+	ConnectionRefused uint64 `json:"connections_refused"` // at this node's port
+}
+
+type counters struct {
+	proposals, operations, entries atomic.Uint64
+	renewalsLogged, renewalsFailed atomic.Uint64
+	sessionsExpired, lapsed        atomic.Uint64
+	requestsSent, requestsServed   atomic.Uint64
+	retries                        atomic.Uint64
+}
+
+// Stats returns the node's counters.
+func (n *Node) Stats() Stats {
+	c := &n.stats
+	s := Stats{
+		Proposals:        c.proposals.Load(),
+		Operations:       c.operations.Load(),
+		Entries:          c.entries.Load(),
+		RenewalsLogged:   c.renewalsLogged.Load(),
+		RenewalsFailed:   c.renewalsFailed.Load(),
+		SessionsExpired:  c.sessionsExpired.Load(),
+		OwnershipsLapsed: c.lapsed.Load(),
+		RequestsSent:     c.requestsSent.Load(),
+		RequestsServed:   c.requestsServed.Load(),
+		Retries:          c.retries.Load(),
+	}
+	if t, ok := n.net.transport.(interface{ Refused() uint64 }); ok {
+		s.ConnectionRefused = t.Refused()
+	}
+	return s
+}
+
+// Ready waits until the node belongs to a cluster, its own replicas have caught up and every shard has an owner. It returns
+// ErrNoQuorum with the cause of ctx, or ErrClosed. A ctx without a deadline waits for ever.
+func (n *Node) Ready(ctx context.Context) error {
+	ctx, end, err := n.begin(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer end()
+	cl, err := n.waitCluster(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range cl.groups {
+		for g.local != nil {
+			if err := n.disk.host.Read(ctx, g.id, n.c.ElectionTimeout); err == nil {
+				break
+			}
+			if !sleep(ctx, lastPause) {
+				return gaveUp(ctx, "wait until replicas have caught up", false)
+			}
+		}
+		if _, _, err := g.owner(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shutdown stops the node gracefully: it hands its shards over, all at once, ends its sessions, tells the others that it leaves and
+// closes. The callbacks of Own get Config.DrainTimeout. When ctx ends first, the rest is cut short and its cause is part of the
+// error; the node is closed in any case.
+func (n *Node) Shutdown(ctx context.Context) error {
+	if !n.life.calls.enter() {
+		return n.Close()
+	}
+	err := n.handOverAll(ctx)
+	n.endSessions(ctx)
+	n.leave(ctx)
+	n.life.calls.leave()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if cerr := n.Close(); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// endSessions ends this node's sessions in the log, so that what they held is free at once.
+func (n *Node) endSessions(ctx context.Context) {
+	cl := n.cluster.Load()
+	if cl == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*n.c.ElectionTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	count := 0
+	for _, g := range cl.groups {
+		s := g.sessions.live()
+		if s == nil {
+			continue
+		}
+		count++
+		go func() { // stops when the session's end is in the log, or with ctx
+			defer func() { done <- struct{}{} }()
+			s.end(ErrNotHeld)
+			_, _ = g.call(ctx, "end session", &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: []uint64{uint64(s.id())}}}})
+		}()
+	}
+	for range count {
+		<-done
+	}
+}
+
+// endFormerSessions ends the sessions of this node's former incarnations: they died with their process, which is certain on the same
+// boot of the machine, since it held the directory's lock.
+func (n *Node) endFormerSessions(ctx context.Context) {
+	if !n.home.sameBoot || n.home.id.Incarnation == 1 {
+		return
+	}
+	began := time.Now()
+	for _, g := range n.cluster.Load().groups {
+		op := &fsmpb.Op{Kind: &fsmpb.Op_EndFormer{EndFormer: &fsmpb.EndFormer{Node: n.ID(), Incarnation: n.home.id.Incarnation}}}
+		for ctx.Err() == nil {
+			actx, cancel := context.WithTimeout(ctx, n.c.RequestTimeout)
+			_, err := g.call(actx, "end former sessions", op)
+			cancel()
+			if err == nil {
+				break
+			}
+		}
+	}
+	n.log.Debug("ended sessions of former incarnations", "took", time.Since(began))
+}
