@@ -1,11 +1,8 @@
 package raftnet
 
 import (
-	"errors"
 	"net"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
@@ -30,18 +27,11 @@ type Config struct {
 	Logger hclog.Logger // nil: silent
 }
 
-// A Factory makes dragonboat's transport and accepts connections for it. It is safe for concurrent use. It outlives the
-// NodeHost: what connects while there is none is closed.
+// A Factory makes dragonboat's transport. It is safe for concurrent use.
 type Factory struct {
 	c     Config
 	count counters
 	lines lineLimit
-
-	accepting sync.Once
-	loops     sync.WaitGroup
-
-	mu      sync.Mutex // guards current
-	current *Net       // gets the connections; nil before Start and after Close
 }
 
 var _ config.TransportFactory = (*Factory)(nil)
@@ -72,52 +62,8 @@ func (f *Factory) Validate(addr string) bool {
 	return err == nil && n > 0
 }
 
-// Wait returns when the goroutines that accept have ended, which they do once the Transport is closed: an Accept cannot be
-// ended otherwise. Close of the Net waits for everything else.
-func (f *Factory) Wait() { f.loops.Wait() }
-
 // Stats returns the counters since the factory was made.
 func (f *Factory) Stats() Stats { return f.count.stats() }
-
-// attach makes n the one that gets connections, and starts to accept if nobody does yet.
-func (f *Factory) attach(n *Net) {
-	f.mu.Lock()
-	f.current = n
-	f.mu.Unlock()
-	f.accepting.Do(func() {
-		for _, p := range []transport.Proto{transport.Raft, transport.Snapshot} {
-			f.loops.Go(func() { f.accept(p) }) // stops when the transport is closed; Wait waits for it
-		}
-	})
-}
-
-func (f *Factory) detach(n *Net) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.current == n {
-		f.current = nil
-	}
-}
-
-func (f *Factory) accept(p transport.Proto) {
-	for {
-		c, err := f.c.Transport.Accept(p)
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			f.lines.warn(f.c.Logger, "cannot accept connections", "proto", p.String(), "err", err)
-			time.Sleep(redialMin) // whatever it is, it must not become a busy loop
-			continue
-		}
-		f.mu.Lock()
-		n := f.current
-		f.mu.Unlock()
-		if n == nil || !n.serve(c, p) {
-			c.Close()
-		}
-	}
-}
 
 // isUUID accepts the canonical form only: a UUID is compared as a string everywhere.
 func isUUID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }

@@ -114,7 +114,6 @@ func (h *host) close() {
 	if err := h.tr.Close(); err != nil {
 		h.t.Error(err)
 	}
-	h.f.Wait()
 }
 
 // connect asks for a connection to node; the test's end closes it.

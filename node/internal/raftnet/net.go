@@ -41,9 +41,10 @@ type Net struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup // every goroutine of ours; Add only under mu and before closed
 
-	mu     sync.Mutex // guards the fields below
-	closed bool
-	open   map[net.Conn]struct{} // both ways; Close closes them
+	mu      sync.Mutex // guards the fields below
+	started bool
+	closed  bool
+	open    map[net.Conn]struct{} // both ways; Close closes them
 }
 
 var _ raftio.ITransport = (*Net)(nil)
@@ -63,12 +64,19 @@ func (n *Net) Start() error {
 	if n.closed {
 		return ErrClosed
 	}
-	n.f.attach(n)
+	if n.started {
+		return nil
+	}
+	n.started = true
+	for _, p := range []transport.Proto{transport.Raft, transport.Snapshot} {
+		n.running.Go(func() { n.accept(p) }) // stops at Close; Close waits for it
+	}
 	return nil
 }
 
 // Close closes all connections, and returns when no goroutine of the Net is left and no handler runs or will be called. It is
-// idempotent, and may be called without Start. It blocks no longer than a handler does.
+// idempotent, and may be called without Start. It blocks no longer than a handler does. The transport stays open; one that is
+// no transport.ContextAccepter must be closed first.
 func (n *Net) Close() error {
 	n.cancel()
 	n.mu.Lock()
@@ -77,7 +85,6 @@ func (n *Net) Close() error {
 		c.Close()
 	}
 	n.mu.Unlock()
-	n.f.detach(n)
 	n.running.Wait()
 	return nil
 }
@@ -110,6 +117,25 @@ func (n *Net) GetSnapshotConnection(ctx context.Context, target string) (raftio.
 	s := &snapshotConn{n: n, nc: c}
 	s.stop = context.AfterFunc(ctx, func() { c.Close() })
 	return s, nil
+}
+
+// accept serves what connects until the Net or the transport is closed.
+func (n *Net) accept(p transport.Proto) {
+	for {
+		c, err := transport.AcceptContext(n.ctx, n.f.c.Transport, p)
+		switch {
+		case n.ctx.Err() != nil, errors.Is(err, net.ErrClosed):
+			if err == nil {
+				c.Close()
+			}
+			return
+		case err != nil:
+			n.f.lines.warn(n.f.c.Logger, "cannot accept connections", "proto", p.String(), "err", err)
+			pause(n.ctx, redialMin) // whatever it is, it must not become a busy loop
+		case !n.serve(c, p):
+			c.Close()
+		}
+	}
 }
 
 // goRun runs f in a goroutine that Close waits for, or tells that the Net is closed.
