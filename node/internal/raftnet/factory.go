@@ -3,6 +3,7 @@ package raftnet
 import (
 	"net"
 	"strconv"
+	"sync"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
@@ -32,6 +33,7 @@ type Factory struct {
 	c     Config
 	count counters
 	lines lineLimit
+	loops sync.WaitGroup // goroutines that accept
 }
 
 var _ config.TransportFactory = (*Factory)(nil)
@@ -61,6 +63,10 @@ func (f *Factory) Validate(addr string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
 }
+
+// Wait returns when nothing that the factory made accepts connections any more. Close of a Net waits for its own part, so Wait
+// matters only where a NodeHost was given up without it; then the transport must be closed first.
+func (f *Factory) Wait() { f.loops.Wait() }
 
 // Stats returns the counters since the factory was made.
 func (f *Factory) Stats() Stats { return f.count.stats() }

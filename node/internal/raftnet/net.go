@@ -69,7 +69,11 @@ func (n *Net) Start() error {
 	}
 	n.started = true
 	for _, p := range []transport.Proto{transport.Raft, transport.Snapshot} {
-		n.running.Go(func() { n.accept(p) }) // stops at Close; Close waits for it
+		n.f.loops.Add(1)
+		n.running.Go(func() { // stops at Close; Close waits for it
+			defer n.f.loops.Done()
+			n.accept(p)
+		})
 	}
 	return nil
 }
