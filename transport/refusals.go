@@ -13,8 +13,9 @@ const (
 // refusals decides which refused connections are logged, so that a port scanner or a misconfigured peer does not flood
 // the log.
 type refusals struct {
-	mu    sync.Mutex // guards hosts
+	mu    sync.Mutex // guards the fields below
 	hosts map[string]*refusal
+	swept time.Time // when hosts was last cleared of what is over
 }
 
 type refusal struct {
@@ -30,7 +31,7 @@ func (r *refusals) note(host string, now time.Time) (unlogged int, log bool) {
 	defer r.mu.Unlock()
 	last := r.hosts[host]
 	if last == nil {
-		if len(r.hosts) >= refusalHosts {
+		if len(r.hosts) >= refusalHosts && now.Sub(r.swept) >= time.Second { // in a flood, not at each
 			r.forgetLocked(now)
 		}
 		if len(r.hosts) >= refusalHosts {
@@ -50,6 +51,7 @@ func (r *refusals) note(host string, now time.Time) (unlogged int, log bool) {
 
 // forgetLocked drops the hosts whose next refusal would be logged anyway.
 func (r *refusals) forgetLocked(now time.Time) {
+	r.swept = now
 	for host, last := range r.hosts {
 		if now.Sub(last.logged) >= refusalEvery {
 			delete(r.hosts, host)

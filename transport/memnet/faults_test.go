@@ -315,7 +315,13 @@ func TestNetwork_Delay(t *testing.T) {
 		if ordered {
 			t.Errorf("%d packets with a jitter of 1s came in order", n)
 		}
+		l.Delay(l.addrA, l.addrB, time.Minute, 0)
+		send(t, l.ca, "slow ")
 		l.Heal(l.addrA, l.addrB)
+		send(t, l.ca, "then fast")
+		if took := expect(t, l.cb, "slow then fast"); took != time.Minute {
+			t.Errorf("a fast write behind a slow one: got %v, want a minute", took)
+		}
 		send(t, l.ca, "now")
 		if took := expect(t, l.cb, "now"); took != 0 {
 			t.Errorf("healed: got %v, want no delay", took)

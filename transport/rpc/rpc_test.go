@@ -48,6 +48,7 @@ type world struct {
 	client  *rpc.Client
 	from    sync.Map     // the remote addresses that called, one for each connection
 	ran     atomic.Int64 // handlers that have begun
+	dials   atomic.Int64 // that the client has begun
 	ended   chan error   // the context's cause of each methodWait that ended
 	servers transport.Transport
 	clients transport.Transport
@@ -58,7 +59,7 @@ func inBubble(t *testing.T, o *rpc.Options, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{net: memnet.New(memnet.Options{}), ended: make(chan error, 10_000)}
-		w.clients = w.listen(t, clientAddr)
+		w.clients = &counter{Transport: w.listen(t, clientAddr), dials: &w.dials}
 		w.serve(t, o)
 		w.client = rpc.NewClient(w.clients, o)
 		f(t, w)
@@ -67,6 +68,17 @@ func inBubble(t *testing.T, o *rpc.Options, f func(t *testing.T, w *world)) {
 			t.Errorf("close: %v", err)
 		}
 	})
+}
+
+// A counter counts dials.
+type counter struct {
+	transport.Transport
+	dials *atomic.Int64
+}
+
+func (c *counter) Dial(ctx context.Context, p transport.Proto, addr string) (net.Conn, error) {
+	c.dials.Add(1)
+	return c.Transport.Dial(ctx, p, addr)
 }
 
 func (w *world) listen(t *testing.T, addr string) transport.Transport {
@@ -247,6 +259,9 @@ func TestClient_Call_DialHangs(t *testing.T) {
 			t.Errorf("a call to another: got %v after %v", err, time.Since(start))
 		}
 		wg.Wait()
+		if got := w.dials.Load(); got != 2 {
+			t.Errorf("got %d dials, want one to each address", got)
+		}
 	})
 }
 

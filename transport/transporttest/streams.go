@@ -15,6 +15,9 @@ import (
 	"github.com/oarlock/oarlock/transport"
 )
 
+// flood is more than the buffers of any connection hold, those of the system's sockets included.
+const flood = 32 << 20
+
 // Connections reach whoever accepts their protocol, and nobody else, whatever the order.
 func protosAreSeparate(t *testing.T, a, b transport.Transport) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -130,10 +133,10 @@ func backlogIsBounded(t *testing.T, a, b transport.Transport) {
 	wg.Wait()
 }
 
-// Megabytes both ways at once arrive whole and in order.
+// A megabyte both ways at once arrive whole and in order.
 func bigTransfersBothWays(t *testing.T, a, b transport.Transport) {
 	dialled, accepted := connect(t, transport.Raft, a, b)
-	const size = 4 << 20
+	const size = 1 << 20
 	send := func(c net.Conn, seed byte) {
 		if _, err := c.Write(pattern(size, seed)); err != nil {
 			t.Errorf("write: %v", err)
@@ -249,7 +252,7 @@ func writeDeadline(t *testing.T, a, b transport.Transport) {
 	if err := dialled.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	n, err := dialled.Write(make([]byte, 64<<20))
+	n, err := dialled.Write(make([]byte, flood))
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %d bytes written, %v, want os.ErrDeadlineExceeded", n, err)
 	}
@@ -288,7 +291,7 @@ func localCloseUnblocks(t *testing.T, a, b transport.Transport) {
 	})
 	wg.Go(func() { // stops when the connection is closed
 		started <- struct{}{}
-		_, err := dialled.Write(make([]byte, 64<<20))
+		_, err := dialled.Write(make([]byte, flood))
 		wantClosed(t, "write", err)
 	})
 	<-started
