@@ -14,6 +14,7 @@ import (
 	"github.com/oarlock/oarlock/membership"
 	"github.com/oarlock/oarlock/node/internal/env"
 	"github.com/oarlock/oarlock/node/internal/logbridge"
+	"github.com/oarlock/oarlock/node/internal/owner"
 	"github.com/oarlock/oarlock/node/internal/raft"
 	"github.com/oarlock/oarlock/transport"
 	"github.com/oarlock/oarlock/transport/rpc"
@@ -25,6 +26,7 @@ type Node struct {
 	c    Config
 	env  *env.Env
 	log  hclog.Logger
+	me   owner.ID // this node and start
 	home *home
 	life lifetime
 	net  network
@@ -46,12 +48,12 @@ type lifetime struct {
 	tasks  tasks
 	calls  *gate
 	done   chan struct{} // closed when the node has failed or is closed
-	once   sync.Once     // closes done
-	mu     sync.Mutex    // guards the fields below
-	err    error         // why it ended; nil for Close and Shutdown
-	state  State
-	closed chan struct{} // non-nil once Close began; closed when it is through
-	closeE error
+
+	mu       sync.Mutex    // guards the fields below
+	err      error         // why it ended; nil for Close and Shutdown
+	state    State         // rises
+	closed   chan struct{} // non-nil once the end has begun; closed when it is through
+	closeErr error         // set before closed is closed
 }
 
 // network is how a node reaches others.
@@ -93,6 +95,9 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		return nil, errors.Join(fmt.Errorf("open node: %w", err), n.Close())
 	}
 	n.life.tasks.spawn(n.live)
+	if e.Inspect != nil {
+		e.Inspect(inspector{n})
+	}
 	return n, nil
 }
 
@@ -104,6 +109,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.home, err = openHome(n.env, n.c.Dir, n.maxFormat()); err != nil {
 		return err
 	}
+	n.me = owner.ID{Node: n.home.id.ID, Incarnation: n.home.id.Incarnation}
 	if n.home.id.Founded {
 		if err := n.c.matches(n.home.plan); err != nil {
 			return err
@@ -129,7 +135,7 @@ func (n *Node) maxFormat() uint32 {
 }
 
 // ID is the node's UUID, made when its directory was empty. It is the node's identity for ever.
-func (n *Node) ID() string { return n.home.id.ID }
+func (n *Node) ID() string { return n.me.Node }
 
 // Name is Config.Name.
 func (n *Node) Name() string { return n.c.Name }
@@ -151,19 +157,38 @@ func (n *Node) Err() error {
 // restart would not mend.
 func (n *Node) Healthy() error { return n.Err() }
 
-// fail ends the node: its holds are lost, its calls end, the process lives. Close still frees its resources.
+// fail ends the node because it cannot go on: its holds are lost, its calls end, what it uses is closed. The process lives.
 func (n *Node) fail(err error) {
-	n.life.mu.Lock()
-	if n.life.closed != nil || n.life.err != nil {
-		n.life.mu.Unlock()
-		return
+	if n.ending(StateFailed, err) {
+		n.log.Error("node failed", "node", n.me.Node, "err", err)
+		go n.end() // stops when all is closed; Close waits for it
 	}
-	n.life.err, n.life.state = err, StateFailed
-	n.life.mu.Unlock()
-	n.log.Error("node failed", "node", n.ID(), "err", err)
+}
+
+// ending notes the end of the node, the first time it is called.
+func (n *Node) ending(state State, err error) bool {
+	n.life.mu.Lock()
+	defer n.life.mu.Unlock()
+	if n.life.closed != nil {
+		return false
+	}
+	n.life.closed = make(chan struct{})
+	n.life.err, n.life.state = err, state
+	return true
+}
+
+// end ends what is held, the calls and the goroutines, and closes what the node uses.
+func (n *Node) end() {
 	n.endHolds(ErrLost)
-	n.life.cancel(fmt.Errorf("%w: %w", ErrClosed, err))
-	n.life.once.Do(func() { close(n.life.done) })
+	n.life.cancel(n.closedErr())
+	if n.Err() != nil {
+		close(n.life.done)
+	}
+	n.life.closeErr = n.closeAll()
+	if n.Err() == nil {
+		close(n.life.done)
+	}
+	close(n.life.closed)
 }
 
 // endHolds ends every ownership and session of this node, by local knowledge alone.
@@ -182,24 +207,14 @@ func (n *Node) endHolds(cause error) {
 // is the graceful way. Close is idempotent and may be called from any goroutine, also from a callback of Own, which it does
 // not wait for.
 func (n *Node) Close() error {
+	if n.ending(StateClosed, nil) {
+		n.end()
+	}
 	n.life.mu.Lock()
-	if n.life.closed != nil {
-		closed := n.life.closed
-		n.life.mu.Unlock()
-		<-closed
-		return n.life.closeE
-	}
-	n.life.closed = make(chan struct{})
-	if n.life.err == nil {
-		n.life.state = StateClosed
-	}
+	closed := n.life.closed
 	n.life.mu.Unlock()
-	n.endHolds(ErrLost)
-	n.life.cancel(ErrClosed)
-	n.life.closeE = n.closeAll()
-	n.life.once.Do(func() { close(n.life.done) })
-	close(n.life.closed)
-	return n.life.closeE
+	<-closed
+	return n.life.closeErr
 }
 
 // closeAll closes what is open, in the order of use, and joins what goes wrong.

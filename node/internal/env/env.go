@@ -42,6 +42,15 @@ type Env struct {
 	// MaxFormat is the newest cluster format version this binary speaks; 0: the newest it was built with. Tests of
 	// mixed versions set it.
 	MaxFormat uint32
+	// Inspect, if set, is called by Open with a look into the node. Tests compare replicas with it.
+	Inspect func(Inspector)
+}
+
+// An Inspector looks into a node, for tests.
+type Inspector interface {
+	// State is the index of the last entry that the shard's replica here has applied, and a hash of its state. ok is false
+	// where no replica runs. While entries are being applied the two may be of different instants.
+	State(shard int) (applied, hash uint64, ok bool)
 }
 
 type key struct{}
