@@ -66,6 +66,33 @@ func TestTCP_Accept_GoesOnAfterErrors(t *testing.T) {
 	})
 }
 
+// The deadline for the header is gone once the header has come: a connection that stays silent afterwards is left alone.
+func TestTCP_Accept_HeaderDeadlineIsLifted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := Config{Bind: "127.0.0.1:0"}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := net.Pipe()
+		x := newTCP(c, &brokenListener{good: theirs, done: make(chan struct{})})
+		x.wg.Go(x.acceptLoop) // stops when x is closed, which waits
+		if _, err := ours.Write(appendHeader(nil, RPC)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Accept(RPC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Hour, func() { ours.Write([]byte("x")) })
+		if _, err := got.Read(make([]byte, 1)); err != nil {
+			t.Errorf("an hour later: got %v", err)
+		}
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // Close does not wait for the listener's rest.
 func TestTCP_Close_DuringRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -221,5 +222,61 @@ func TestTCP_Addr(t *testing.T) {
 	fixed := listen(t, transport.Config{Bind: "127.0.0.1:0", Advertise: "example.org:7400"})
 	if got := fixed.Addr(); got != "example.org:7400" {
 		t.Errorf("got %s, want what was advertised", got)
+	}
+}
+
+// A handshake that the peer never answers is bounded by the dial's context and ended by Close.
+func TestTCP_Dial_HandshakeHangs(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // its connections are never accepted
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	entered := make(chan struct{}, 1)
+	x := listen(t, transport.Config{Wrap: func(c net.Conn, _ bool) (net.Conn, error) {
+		entered <- struct{}{}
+		_, err := c.Read(make([]byte, 1))
+		return nil, err
+	}})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := x.Dial(ctx, transport.RPC, silent.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+	<-entered
+	done := make(chan error, 1)
+	go func() { // stops when x is closed, and the test waits for it
+		_, err := x.Dial(context.Background(), transport.RPC, silent.Addr().String())
+		done <- err
+	}()
+	<-entered
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v, want net.ErrClosed", err)
+	}
+}
+
+// A peer that fails the handshake, or speaks plain to a secured port, is refused, and counted (case 148).
+func TestTCP_Accept_PlainToSecured(t *testing.T) {
+	client, server := tlsConfigs(t)
+	secured := listen(t, transport.Config{Wrap: func(c net.Conn, isServer bool) (net.Conn, error) {
+		if isServer {
+			return tls.Server(c, server), nil
+		}
+		return tls.Client(c, client), nil
+	}})
+	plain := listen(t, transport.Config{})
+	c, err := plain.Dial(context.Background(), transport.Raft, secured.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.Copy(io.Discard, c); err != nil { // it gets at most an alert
+		t.Log(err)
+	}
+	if got := secured.Stats().Refused; got != 1 {
+		t.Errorf("got %d refused connections, want 1", got)
 	}
 }

@@ -21,7 +21,6 @@ type stream struct {
 	buf     []byte     // arrived bytes, then those on their way
 	arrived int        // how many of buf have arrived
 	marks   []mark     // when the rest of buf is due
-	last    time.Time  // when the youngest byte is due
 	timer   *time.Timer
 	reads   deadline
 	writes  deadline
@@ -133,22 +132,18 @@ func (s *stream) sendLocked(b []byte, now time.Time) {
 		return
 	}
 	s.buf = append(s.buf, b...)
-	s.last = s.dueLocked(now)
-	if i := len(s.marks) - 1; i >= 0 && s.marks[i].due.Equal(s.last) {
+	due := s.dueLocked(now)
+	if i := len(s.marks) - 1; i >= 0 && s.marks[i].due.Equal(due) {
 		s.marks[i].size += len(b)
 	} else {
-		s.marks = append(s.marks, mark{size: len(b), due: s.last})
+		s.marks = append(s.marks, mark{size: len(b), due: due})
 	}
 	s.cond.Broadcast()
 }
 
-// dueLocked draws when something sent now arrives: never before what was sent earlier.
+// dueLocked draws when something sent now is due. What was sent earlier still comes first, even if it is due later.
 func (s *stream) dueLocked(now time.Time) time.Time {
-	due := now.Add(s.n.delayLocked(s.path) + s.n.retransmitLocked(s.path))
-	if due.Before(s.last) {
-		return s.last
-	}
-	return due
+	return now.Add(s.n.delayLocked(s.path) + s.n.retransmitLocked(s.path))
 }
 
 // settleLocked lets everything arrive that is due, if the path is open.
