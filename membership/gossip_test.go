@@ -62,6 +62,32 @@ func TestWire_WriteToAddress(t *testing.T) {
 	})
 }
 
+// Stop ends streams that memberlist still reads from, and lets no new ones begin, but leaves the transport open.
+func TestWire_Stop(t *testing.T) {
+	inWire(t, func(t *testing.T, w *wire, peer *memnet.Endpoint) {
+		s, err := w.DialAddressTimeout(memberlist.Address{Addr: "[::]:0", Name: uuid(2)}, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan error)
+		go func() { // stops when the stream is closed; the receive below waits for it
+			_, err := s.Read(make([]byte, 1))
+			failed <- err
+		}()
+		synctest.Wait()
+		w.stop()
+		if err := <-failed; err == nil {
+			t.Error("read from a stopped wire")
+		}
+		if _, err := w.DialTimeout(addrOf(2), time.Second); err == nil {
+			t.Error("dialled through a stopped wire")
+		}
+		if _, err := w.t.Dial(t.Context(), transport.Gossip, addrOf(2)); err != nil {
+			t.Errorf("the transport: %v", err)
+		}
+	})
+}
+
 func TestWire_Accept(t *testing.T) {
 	// The number of streams at one time is bounded; closing one makes room (case 145).
 	t.Run("StreamCap", func(t *testing.T) {

@@ -60,7 +60,9 @@ func TestMembership_Watch(t *testing.T) {
 			sites := w.startAll(3)
 			var got []Member
 			paused := false
-			for m := range sites[0].Watch(t.Context()) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for m := range sites[0].Watch(ctx) {
 				if !paused { // the first member was read; change all of them meanwhile
 					paused = true
 					for i := range 50 {
@@ -74,11 +76,12 @@ func TestMembership_Watch(t *testing.T) {
 					time.Sleep(10 * time.Second)
 					continue
 				}
-				if got = append(got, m); len(got) == 3 {
-					break
-				}
+				got = append(got, m)
 			}
 			slices.SortFunc(got, byID)
+			if len(got) != 3 {
+				t.Fatalf("got %d members, want each of 3 once: %v", len(got), got)
+			}
 			for i, m := range got {
 				if m.ID != uuid(i+1) || m.Founder != 49 {
 					t.Errorf("got %s with founder %d, want %s with 49", m.ID, m.Founder, uuid(i+1))
