@@ -16,7 +16,7 @@ type txn struct {
 	sp    space
 	batch *pebble.Batch
 	index uint64             // of the last entry applied
-	recs  map[string]*Record // config records changed in this Apply; nil: deleted
+	recs  map[string]*Record // config records as read and changed in this Apply; nil: absent
 	out   *Applied           // of the running entry
 	dirty []*session         // to be written at the end, once each
 	saved counters           // as stored
@@ -25,9 +25,8 @@ type txn struct {
 	val   []byte             // scratch
 }
 
-func (m *Machine) begin(sp space) *txn {
-	return &txn{m: m, st: m.st, sp: sp, batch: m.db.NewBatch(), index: m.applied.Load(),
-		recs: map[string]*Record{}, saved: m.st.counters}
+func (m *Machine) begin(sp space, recs map[string]*Record) *txn {
+	return &txn{m: m, st: m.st, sp: sp, batch: m.db.NewBatch(), index: m.applied.Load(), recs: recs, saved: m.st.counters}
 }
 
 // run applies entries in order. It stops at the first that cannot be understood, whose error is also in its Applied,

@@ -43,9 +43,10 @@ func (r *reader) flag() bool {
 	return c == 1
 }
 
+// uint accepts only the shortest form: equal state has equal bytes, or replicas' hashes would differ.
 func (r *reader) uint() uint64 {
 	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
+	if n <= 0 || n > 1 && r.b[n-1] == 0 {
 		r.bad = true
 		return 0
 	}

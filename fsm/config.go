@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
@@ -61,7 +60,7 @@ func (t *txn) write(key, value []byte, old *Record) *fsmpb.Result {
 func (t *txn) changed(key []byte, deleted bool) *fsmpb.Result {
 	t.st.counters.revision++
 	rev := t.st.counters.revision
-	t.tell(Event{Kind: Changed, Name: bytes.Clone(key), Revision: rev, Deleted: deleted})
+	t.tell(Event{Kind: Changed, Name: key, Revision: rev, Deleted: deleted})
 	return &fsmpb.Result{Status: fsmpb.Result_OK, Revision: uint64(rev)}
 }
 
@@ -75,6 +74,42 @@ func (t *txn) record(key []byte) (*Record, error) {
 		return nil, nil
 	}
 	return &rec, err
+}
+
+// prefetch reads the records that commands are about to change, before the machine is locked: nobody else changes
+// them meanwhile, and so no reader of memory has to wait for the disk. What cannot be read is left out here, and
+// fails where it is needed.
+func (m *Machine) prefetch(sp space, cmds []command) map[string]*Record {
+	recs := map[string]*Record{}
+	for _, c := range cmds {
+		for _, op := range c.entry.GetBatch().GetOps() {
+			key := keyOf(op)
+			if _, ok := recs[string(key)]; ok || key == nil {
+				continue
+			}
+			rec, err := getRecord(m.db, sp, key)
+			switch {
+			case err == nil:
+				recs[string(key)] = &rec
+			case errors.Is(err, ErrNotFound):
+				recs[string(key)] = nil
+			}
+		}
+	}
+	return recs
+}
+
+// keyOf is the key of the config record that an operation changes, nil if it changes none.
+func keyOf(op *fsmpb.Op) []byte {
+	switch k := op.Kind.(type) {
+	case *fsmpb.Op_Put:
+		return k.Put.Key
+	case *fsmpb.Op_Delete:
+		return k.Delete.Key
+	case *fsmpb.Op_CompareAndSwap:
+		return k.CompareAndSwap.Key
+	}
+	return nil
 }
 
 // broken ends the Apply: a record that cannot be read here may be readable on other replicas, so to go on would make

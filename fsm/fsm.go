@@ -92,16 +92,20 @@ func (m *Machine) Apply(es []Entry) ([]Applied, error) {
 		return nil, err
 	}
 	defer m.home.leave()
-	cmds := make([]command, len(es))
-	for i, e := range es {
-		cmds[i] = parse(e.Data)
+	cmds := make([]command, 0, len(es))
+	for len(es) > 0 && es[0].Index <= m.Applied() {
+		es = es[1:]
 	}
+	for _, e := range es {
+		cmds = append(cmds, parse(e.Data))
+	}
+	recs := m.prefetch(sp, cmds)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopped != nil {
 		return nil, m.stopped
 	}
-	t := m.begin(sp)
+	t := m.begin(sp, recs)
 	defer t.batch.Close()
 	done, err := t.run(es, cmds)
 	if err != nil && !errors.Is(err, ErrVersion) {

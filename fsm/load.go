@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -37,7 +38,7 @@ func (l loader) record(suffix, value []byte) error {
 	case kindClaim:
 		c, err := decodeClaim(value)
 		l.st.claim = c
-		return err
+		return errors.Join(err, l.minted(c.Token))
 	case kindCounters:
 		return nil // load has read them
 	case kindSession:
@@ -50,6 +51,14 @@ func (l loader) record(suffix, value []byte) error {
 	return fmt.Errorf("%w: unknown kind %q", ErrCorrupt, suffix[0])
 }
 
+// minted refuses a token above the counter: it would be minted once more.
+func (l loader) minted(t Token) error {
+	if t > l.st.counters.tokens {
+		return fmt.Errorf("%w: token %d is above the counter's %d", ErrCorrupt, t, l.st.counters.tokens)
+	}
+	return nil
+}
+
 func (l loader) session(rest, value []byte) error {
 	id, _, err := parseNumbers(rest, 1)
 	if err != nil {
@@ -57,6 +66,9 @@ func (l loader) session(rest, value []byte) error {
 	}
 	s, err := decodeSession(Token(id), value)
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(l.minted(s.id), l.minted(s.lease.Hot)); err != nil {
 		return err
 	}
 	if l.st.nonces[s.nonce] != nil {
@@ -103,6 +115,9 @@ func (l loader) claimant(kind byte, rest, value []byte) error {
 	if kind == kindHolder {
 		if !k.admits(c.mode) {
 			return fmt.Errorf("%w: lock %q is held twice", ErrCorrupt, name)
+		}
+		if err := l.minted(Token(n)); err != nil {
+			return err
 		}
 		k.holders = append(k.holders, holder{c, Token(n)})
 	} else {

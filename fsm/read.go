@@ -3,7 +3,6 @@ package fsm
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -243,11 +242,11 @@ func (m *Machine) Hash() (uint64, error) {
 	snap := m.db.NewSnapshot()
 	defer snap.Close()
 	h := xxhash.New()
+	var b []byte
 	err = eachRecord(snap, sp, func(suffix, value []byte) error {
-		fmt.Fprintf(h, "%d %d ", len(suffix), len(value))
-		h.Write(suffix)
-		h.Write(value)
-		return nil
+		b = appendBytes(appendBytes(b[:0], suffix), value)
+		_, err := h.Write(b)
+		return err
 	})
 	return h.Sum64(), err
 }

@@ -121,13 +121,12 @@ type stager struct {
 	sp    space
 	batch *pebble.Batch
 	key   []byte
+	top   counters // of the snapshot; they come before the config records
 }
 
 func (w *stager) add(suffix, value []byte) error {
-	if suffix[0] == kindRecord { // the others are checked when they are loaded
-		if _, err := decodeRecord(suffix[1:], value); err != nil {
-			return err
-		}
+	if err := w.check(suffix, value); err != nil {
+		return err
 	}
 	w.key = append(append(w.key[:0], w.sp[:]...), suffix...)
 	if err := w.batch.Set(w.key, value, nil); err != nil {
@@ -137,6 +136,21 @@ func (w *stager) add(suffix, value []byte) error {
 		return nil
 	}
 	return w.flush()
+}
+
+// check looks at config records, which are not loaded: everything else is checked when it is.
+func (w *stager) check(suffix, value []byte) (err error) {
+	switch suffix[0] {
+	case kindCounters:
+		w.top, err = decodeCounters(value)
+	case kindRecord:
+		var rec Record
+		rec, err = decodeRecord(suffix[1:], value)
+		if err == nil && (rec.Create > rec.Mod || rec.Mod > w.top.revision) {
+			err = fmt.Errorf("%w: config record of revision %d, the shard's is %d", ErrCorrupt, rec.Mod, w.top.revision)
+		}
+	}
+	return err
 }
 
 func (w *stager) flush() error {
