@@ -7,21 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-	sm "github.com/lni/dragonboat/v4/statemachine"
-
-	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/membership"
-	"github.com/oarlock/oarlock/node/internal/raft"
-	"github.com/oarlock/oarlock/node/internal/replica"
 	"github.com/oarlock/oarlock/node/internal/wire"
 	"github.com/oarlock/oarlock/transport/rpc"
 )
 
-const (
-	minFormat    = 1                      // the oldest cluster format version that this binary speaks
-	foundingTick = 250 * time.Millisecond // how often a node without a cluster looks around
-)
+// foundingTick is how often a node without a cluster looks around.
+const foundingTick = 250 * time.Millisecond
 
 // founding is how a node without a cluster comes to belong to one. It guards the identity while the node runs.
 //
@@ -196,7 +188,12 @@ func (f *founding) propose() *wire.Plan {
 	if ids[0] != n.ID() {
 		return nil
 	}
-	plan := newPlan(n.c, ids[:n.c.Bootstrap])
+	format, ok := f.common(ids[:n.c.Bootstrap])
+	if !ok {
+		f.obstacle("founders speak no common cluster format version: run like binaries")
+		return nil
+	}
+	plan := newPlan(n.c, format, ids[:n.c.Bootstrap])
 	stored := plan
 	err := f.store(func(h *home) bool {
 		if h.plan != nil { // somebody's plan came first
@@ -214,33 +211,17 @@ func (f *founding) propose() *wire.Plan {
 	return stored
 }
 
-// newPlan lays out a cluster over the given nodes.
-func newPlan(c Config, nodes []string) *wire.Plan {
-	shards := c.Shards
-	if shards == 0 {
-		shards = defaultShards
-	}
-	p := &wire.Plan{
-		Id:       uuid.NewString(),
-		Cluster:  uuid.NewString(),
-		Format:   minFormat,
-		Shards:   uint32(shards),
-		Replicas: uint32(c.Replicas),
-		Nodes:    nodes,
-		Proposer: nodes[0],
-	}
-	copies := min(c.Replicas, len(nodes))
-	if copies%2 == 0 {
-		copies--
-	}
-	for s := range shards + 1 {
-		set := &wire.ReplicaSet{}
-		for r := range copies {
-			set.Replicas = append(set.Replicas, &wire.Replica{Id: uint64(r + 1), Node: nodes[(s+r)%len(nodes)]})
+// common is the newest cluster format version that all the nodes speak.
+func (f *founding) common(ids []string) (format uint32, ok bool) {
+	low, high := uint32(minFormat), f.n.maxFormat()
+	for _, id := range ids {
+		m, ok := f.n.net.gossip.Member(id)
+		if !ok {
+			return 0, false
 		}
-		p.Sets = append(p.Sets, set)
+		low, high = max(low, m.MinVersion), min(high, m.MaxVersion)
 	}
-	return p
+	return high, low <= high
 }
 
 // complete asks the plan's nodes to store it. When all have, the cluster is founded. Every node that stored a plan asks, so
@@ -330,16 +311,10 @@ func (f *founding) answer(q *wire.PlanRequest) (*wire.PlanReply, error) {
 		return true
 	})
 	if err != nil {
-		f.n.life.tasks.spawn(func() { f.n.fail(fmt.Errorf("store founding plan: %w", err)) }) // stops at once
+		f.n.fail(fmt.Errorf("store founding plan: %w", err))
 		return nil, &rpc.RemoteError{Code: wire.CodeClosing, Text: "the plan cannot be stored"}
 	}
 	return reply, nil
-}
-
-// acceptable says whether this node would found the cluster of that plan.
-func (f *founding) acceptable(p *wire.Plan) bool {
-	return f.n.c.Bootstrap > 0 && f.n.c.Bootstrap == len(p.GetNodes()) && slices.Contains(p.GetNodes(), f.n.ID()) &&
-		f.n.c.matches(p) == nil && p.GetFormat() >= minFormat && p.GetFormat() <= f.n.maxFormat()
 }
 
 // describe is the plan of this node's cluster, if it belongs to one.
@@ -349,84 +324,4 @@ func (f *founding) describe(*wire.ClusterRequest) *wire.ClusterReply {
 		return &wire.ClusterReply{}
 	}
 	return &wire.ClusterReply{Plan: plan}
-}
-
-// matches says what of the config contradicts a cluster's plan.
-func (c Config) matches(p *wire.Plan) error {
-	if c.Shards != 0 && c.Shards != int(p.GetShards()) {
-		return fmt.Errorf("%w: Config.Shards = %d: the cluster was founded with %d: give that, or zero", ErrInvalid, c.Shards, p.GetShards())
-	}
-	return nil
-}
-
-// join makes this node part of the plan's cluster: it starts its replicas and everything that runs on them.
-func (n *Node) join(plan *wire.Plan) error {
-	cl := &cluster{plan: plan}
-	for s, set := range plan.GetSets() {
-		cl.groups = append(cl.groups, newGroup(n, uint64(s), set))
-	}
-	host, err := raft.Open(raft.Config{
-		Dir:             n.home.path(raftDir),
-		FS:              n.env.RaftFS,
-		Node:            n.ID(),
-		Cluster:         plan.GetCluster(),
-		Format:          plan.GetFormat(),
-		ElectionTimeout: n.c.ElectionTimeout,
-		Transport:       n.net.transport,
-		Resolve:         n.net.gossip.Addr,
-		Machine: func(shard, rep uint64) sm.IOnDiskStateMachine {
-			return replica.New(n.disk.db, shard, rep, fsm.Options{MaxVersion: n.maxFormat()}, n.disk.log.Do, cl.groups[shard].local)
-		},
-		Leader: func(shard uint64) {
-			if shard < uint64(len(cl.groups)) && cl.groups[shard].local != nil {
-				cl.groups[shard].local.leaderChanged()
-			}
-		},
-		Logger: n.log,
-	})
-	if err != nil {
-		return err
-	}
-	n.disk.host = host
-	for _, g := range cl.groups {
-		if g.local == nil {
-			continue
-		}
-		if err := host.Start(g.id, g.local.replica, g.members(), n.home.id.Started); err != nil {
-			return err
-		}
-	}
-	if err := n.founding.store(func(h *home) bool {
-		was := h.id.Started
-		h.id.Started = true
-		return !was
-	}); err != nil {
-		return fmt.Errorf("note that replicas run: %w", err)
-	}
-	if err := n.net.gossip.Update(func(r *membership.Record) { r.Cluster, r.Founder = plan.GetCluster(), 0 }); err != nil {
-		return fmt.Errorf("gossip the cluster: %w", err)
-	}
-	n.begun(cl)
-	return nil
-}
-
-// begun starts the goroutines of the cluster's part on this node and lets calls in.
-func (n *Node) begun(cl *cluster) {
-	n.cluster.Store(cl)
-	n.life.mu.Lock()
-	if n.life.state == StateStarting {
-		n.life.state = StateRunning
-	}
-	n.life.mu.Unlock()
-	close(n.founded)
-	ctx := n.life.ctx
-	for _, g := range cl.groups {
-		if g.local != nil {
-			n.life.tasks.spawn(func() { g.local.run(ctx) }) // stops with ctx
-		}
-	}
-	n.life.tasks.spawn(func() { n.renewer.loop(ctx) })      // stops with ctx
-	n.life.tasks.spawn(func() { newBalancer(n).loop(ctx) }) // stops with ctx
-	n.life.tasks.spawn(func() { n.endFormerSessions(ctx) }) // stops when done, or with ctx
-	n.log.Info("belongs to cluster", "cluster", cl.plan.GetCluster(), "node", n.ID(), "incarnation", n.home.id.Incarnation)
 }

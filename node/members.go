@@ -43,18 +43,14 @@ func (n *Node) Members() iter.Seq[Member] {
 // that error last. Changes of one member are coalesced: a slow reader gets the latest, and holds up nobody.
 func (n *Node) WatchMembers(ctx context.Context) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
-		ctx, end, err := n.begin(ctx, false)
-		if err != nil {
-			yield(Member{}, fmt.Errorf("watch members: %w", err))
-			return
-		}
+		ctx, end := n.watching(ctx)
 		defer end()
 		for m := range n.net.gossip.Watch(ctx) {
 			if !yield(n.member(m), nil) {
 				return
 			}
 		}
-		err = context.Cause(ctx)
+		err := context.Cause(ctx)
 		if err == nil {
 			err = ErrClosed
 		}

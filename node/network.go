@@ -24,9 +24,7 @@ const stateMark = "\x00node"
 // openState opens the database of all replicas' state. One that ran replicas before must be there.
 func (n *Node) openState() (*pebble.DB, error) {
 	dir := n.home.path(stateDir)
-	n.disk.log = logbridge.Pebble(n.log.Named("state"), func(err error) {
-		n.life.tasks.spawn(func() { n.fail(err) }) // stops at once
-	})
+	n.disk.log = logbridge.Pebble(n.log.Named("state"), n.fail)
 	o := &pebble.Options{
 		FS:                          n.env.FS,
 		Logger:                      n.disk.log,
@@ -91,7 +89,7 @@ func (n *Node) openNetwork() error {
 		Addr:        n.net.transport.Addr(),
 		Zone:        n.c.Zone,
 		Tags:        n.c.Tags,
-		Incarnation: n.home.id.Incarnation,
+		Incarnation: n.me.Incarnation,
 		Nonce:       randomAttempt(),
 		MinVersion:  minFormat,
 		MaxVersion:  n.maxFormat(),
@@ -134,7 +132,7 @@ func (n *Node) advertise() (string, error) {
 // both do.
 func (n *Node) conflict(other membership.Record) {
 	err := fmt.Errorf("%w: %s runs with this node's identity %s: its directory is a copy; delete one and start that node with an empty directory", ErrDirLocked, other.Addr, n.ID())
-	n.life.tasks.spawn(func() { n.fail(err) }) // stops at once
+	n.fail(err)
 }
 
 // randomAttempt is where a process's numbers start that must differ from those of every other process.

@@ -39,10 +39,6 @@ func newLocal(g *group, replica uint64) *local {
 	return &local{g: g, replica: replica, wake: make(chan struct{}, 1), gone: make(chan struct{}, 1), released: make(chan struct{}), waiting: map[uint64]chan fsm.Applied{}}
 }
 
-func (l *local) id() owner.ID {
-	return owner.ID{Node: l.g.n.ID(), Incarnation: l.g.n.home.id.Incarnation}
-}
-
 func (l *local) now() time.Duration { return l.g.n.env.Clock.Now() }
 
 func (l *local) view() owner.View { return l.g.n.disk.host.View(l.g.id) }
@@ -132,7 +128,7 @@ func (l *local) claim(ctx context.Context, term uint64) bool {
 	}
 	readAt := l.now()
 	last := l.machine.Load().Claim()
-	plan := owner.PlanClaim(last, l.id(), l.held(), len(l.g.replicas) == 1 && l.g.n.home.sameBoot)
+	plan := owner.PlanClaim(last, l.g.n.me, l.held(), len(l.g.replicas) == 1 && l.g.n.home.sameBoot)
 	if !l.waitClaim(ctx, plan, t0, term) {
 		return false
 	}
@@ -144,8 +140,8 @@ func (l *local) claim(ctx context.Context, term uint64) bool {
 	lease := l.g.n.c.OwnerLease
 	proposed := l.now()
 	entry := &fsmpb.Entry{Version: l.machine.Load().Version(), Attempt: attempt, Body: &fsmpb.Entry_Claim{Claim: &fsmpb.Claim{
-		Node:        l.id().Node,
-		Incarnation: l.id().Incarnation,
+		Node:        l.g.n.me.Node,
+		Incarnation: l.g.n.me.Incarnation,
 		Term:        term,
 		Lease:       int64(lease),
 		Replaces:    uint64(plan.Replaces),
@@ -245,6 +241,7 @@ func (l *local) propose(ctx context.Context, e *fsmpb.Entry) (fsm.Applied, error
 // Opened is called by the replica.
 func (l *local) Opened(m *fsm.Machine) {
 	l.machine.Store(m)
+	l.g.n.raised(m.Version())
 	l.leaderChanged()
 }
 
@@ -263,6 +260,11 @@ func (l *local) Applied(m *fsm.Machine, as []fsm.Applied) {
 			select {
 			case ch <- a:
 			default: // an attempt is applied once
+			}
+		}
+		for _, e := range a.Events {
+			if e.Kind == fsm.Raised {
+				l.g.n.raised(m.Version())
 			}
 		}
 		if own != nil {

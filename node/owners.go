@@ -72,11 +72,7 @@ func (g *group) ownerAt(ctx context.Context, node string, relay bool) *wire.Owne
 // Changes between two reads are coalesced: the latest is never lost, and a loss and regain shows as a new token.
 func (n *Node) WatchOwners(ctx context.Context) iter.Seq2[ShardOwner, error] {
 	return func(yield func(ShardOwner, error) bool) {
-		ctx, end, err := n.begin(ctx, false)
-		if err != nil {
-			yield(ShardOwner{}, fmt.Errorf("watch owners: %w", err))
-			return
-		}
+		ctx, end := n.watching(ctx)
 		defer end()
 		cl, err := n.waitCluster(ctx)
 		if err != nil {

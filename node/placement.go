@@ -33,6 +33,7 @@ func (b *balancer) loop(ctx context.Context) {
 		}
 		b.observe()
 		for _, g := range b.n.cluster.Load().groups {
+			b.n.raise(ctx, g)
 			if to := b.move(g); to != 0 && ctx.Err() == nil {
 				b.next[g.id] = b.n.env.Clock.Now() + retryMove
 				if o := g.owned(); o != nil {

@@ -22,6 +22,16 @@ const (
 	lastPause  = 100 * time.Millisecond
 )
 
+// watching is the context of an iterator, whose caller's code runs in between: it ends with ctx or the node, and holds up no Close.
+func (n *Node) watching(ctx context.Context) (c context.Context, end func()) {
+	c, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(n.life.ctx, func() { cancel(context.Cause(n.life.ctx)) }) // runs once, unless stopped
+	return c, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // begin admits a public call. The returned context ends with ctx, with the node, and, if bounded and ctx has no deadline, after
 // RequestTimeout. The call must call end when it returns.
 func (n *Node) begin(ctx context.Context, bounded bool) (c context.Context, end func(), err error) {
@@ -32,8 +42,7 @@ func (n *Node) begin(ctx context.Context, bounded bool) (c context.Context, end 
 		n.life.calls.leave()
 		return nil, nil, n.closedErr()
 	}
-	c, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(n.life.ctx, func() { cancel(context.Cause(n.life.ctx)) }) // runs once, unless stopped
+	c, stop := n.watching(ctx)
 	release := context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok && bounded {
 		c, release = context.WithTimeout(c, n.c.RequestTimeout)
@@ -41,7 +50,6 @@ func (n *Node) begin(ctx context.Context, bounded bool) (c context.Context, end 
 	return c, func() {
 		release()
 		stop()
-		cancel(nil)
 		n.life.calls.leave()
 	}, nil
 }

@@ -155,6 +155,15 @@ func (m *sessions) init(g *group) { m.g = g }
 
 // get returns the live session, opening one if there is none. Callers share an opening; each waits for its own ctx.
 func (m *sessions) get(ctx context.Context) (*session, error) {
+	for {
+		s, err := m.getOnce(ctx)
+		if !errors.Is(err, ErrNoQuorum) || ctx.Err() != nil {
+			return s, err
+		}
+	}
+}
+
+func (m *sessions) getOnce(ctx context.Context) (*session, error) {
 	m.mu.Lock()
 	if m.closed != nil {
 		defer m.mu.Unlock()
@@ -210,7 +219,7 @@ func (g *group) openSession(ctx context.Context, ttl time.Duration) (*session, e
 	sent := g.n.env.Clock.Now()
 	res, err := g.call(ctx, "open session", &fsmpb.Op{Kind: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{
 		Node:        g.n.ID(),
-		Incarnation: g.n.home.id.Incarnation,
+		Incarnation: g.n.me.Incarnation,
 		Ttl:         int64(ttl),
 		Nonce:       nonce,
 	}}})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
+	"github.com/oarlock/oarlock/transport"
 )
 
 // A State is how a node is.
@@ -56,7 +57,7 @@ type ShardStatus struct {
 // Status returns the node's view of itself and its cluster. It asks nobody and never blocks.
 func (n *Node) Status() Status {
 	n.life.mu.Lock()
-	s := Status{ID: n.ID(), Name: n.c.Name, Addr: n.Addr(), Incarnation: n.home.id.Incarnation, State: n.life.state}
+	s := Status{ID: n.ID(), Name: n.c.Name, Addr: n.Addr(), Incarnation: n.me.Incarnation, State: n.life.state}
 	if n.life.err != nil {
 		s.Err = n.life.err.Error()
 	}
@@ -106,17 +107,17 @@ func (g *group) status() ShardStatus {
 
 // Stats are counters since the node was opened.
 type Stats struct {
-	Proposals         uint64 `json:"proposals"`           // entries proposed here
-	Operations        uint64 `json:"operations"`          // operations in them
-	Entries           uint64 `json:"entries"`             // entries applied here, of all replicas
-	RenewalsLogged    uint64 `json:"renewals_logged"`     // entries that renewed sessions
-	RenewalsFailed    uint64 `json:"renewals_failed"`     // renewals of this node's sessions that were not answered well
-	SessionsExpired   uint64 `json:"sessions_expired"`    // ended by this node as owner
-	OwnershipsLapsed  uint64 `json:"ownerships_lapsed"`   // leases that ran out here
-	RequestsSent      uint64 `json:"requests_sent"`       // to other nodes
-	RequestsServed    uint64 `json:"requests_served"`     // from other nodes
-	Retries           uint64 `json:"retries"`             // attempts of calls after the first
-	ConnectionRefused uint64 `json:"connections_refused"` // at this node's port
+	Proposals          uint64 `json:"proposals"`           // entries proposed here
+	Operations         uint64 `json:"operations"`          // operations in them
+	Entries            uint64 `json:"entries"`             // entries applied here, of all replicas
+	RenewalsLogged     uint64 `json:"renewals_logged"`     // entries that renewed sessions
+	RenewalsFailed     uint64 `json:"renewals_failed"`     // renewals of this node's sessions that were not answered well
+	SessionsExpired    uint64 `json:"sessions_expired"`    // ended by this node as owner
+	OwnershipsLapsed   uint64 `json:"ownerships_lapsed"`   // leases that ran out here
+	RequestsSent       uint64 `json:"requests_sent"`       // to other nodes
+	RequestsServed     uint64 `json:"requests_served"`     // from other nodes
+	Retries            uint64 `json:"retries"`             // attempts of calls after the first
+	ConnectionsRefused uint64 `json:"connections_refused"` // at this node's port
 }
 
 type counters struct {
@@ -142,8 +143,8 @@ func (n *Node) Stats() Stats {
 		RequestsServed:   c.requestsServed.Load(),
 		Retries:          c.retries.Load(),
 	}
-	if t, ok := n.net.transport.(interface{ Refused() uint64 }); ok {
-		s.ConnectionRefused = t.Refused()
+	if t, ok := n.net.transport.(interface{ Stats() transport.Stats }); ok {
+		s.ConnectionsRefused = t.Stats().Refused
 	}
 	return s
 }
@@ -226,12 +227,12 @@ func (n *Node) endSessions(ctx context.Context) {
 // endFormerSessions ends the sessions of this node's former incarnations: they died with their process, which is certain on the same
 // boot of the machine, since it held the directory's lock.
 func (n *Node) endFormerSessions(ctx context.Context) {
-	if !n.home.sameBoot || n.home.id.Incarnation == 1 {
+	if !n.home.sameBoot || n.me.Incarnation == 1 {
 		return
 	}
 	began := time.Now()
 	for _, g := range n.cluster.Load().groups {
-		op := &fsmpb.Op{Kind: &fsmpb.Op_EndFormer{EndFormer: &fsmpb.EndFormer{Node: n.ID(), Incarnation: n.home.id.Incarnation}}}
+		op := &fsmpb.Op{Kind: &fsmpb.Op_EndFormer{EndFormer: &fsmpb.EndFormer{Node: n.ID(), Incarnation: n.me.Incarnation}}}
 		for ctx.Err() == nil {
 			actx, cancel := context.WithTimeout(ctx, n.c.RequestTimeout)
 			_, err := g.call(actx, "end former sessions", op)

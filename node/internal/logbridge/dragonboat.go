@@ -19,7 +19,7 @@ var process router
 // logger first, its lines stay there, and l gets one warning that says so. It does not block.
 //
 // Levels are one step quieter than dragonboat's, whose Info is about its inner life: Debug becomes Trace, Info Debug,
-// Warning Warn, Error Error. Panicf is logged as Error and then panics, as dragonboat relies on its not returning; whoever
+// Warning Warn, Error Error; but the Warnings of its package raft, which are the steps of ordinary elections, become Info. Panicf is logged as Error and then panics, as dragonboat relies on its not returning; whoever
 // calls into dragonboat recovers where it can.
 func Attach(l hclog.Logger) (detach func()) {
 	if !process.install(logger.SetLoggerFactory) {
@@ -112,7 +112,11 @@ func (d *dragonboatLogger) Infof(format string, args ...any) {
 }
 
 func (d *dragonboatLogger) Warningf(format string, args ...any) {
-	d.log(logger.WARNING, hclog.Warn, format, args)
+	level := hclog.Warn
+	if d.pkg == "raft" {
+		level = hclog.Info
+	}
+	d.log(logger.WARNING, level, format, args)
 }
 
 func (d *dragonboatLogger) Errorf(format string, args ...any) {

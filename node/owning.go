@@ -1,0 +1,129 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// callbacks counts the callbacks that run under an ownership.
+type callbacks struct {
+	mu     sync.Mutex // guards the fields below
+	n      int
+	closed bool
+	idle   chan struct{} // closed when closed and n is 0
+}
+
+func (c *callbacks) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.n++
+	return true
+}
+
+func (c *callbacks) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n--
+	if c.closed && c.n == 0 {
+		close(c.idle)
+	}
+}
+
+// close admits no more callbacks and returns what is closed when none runs.
+func (c *callbacks) close() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed = true
+		if c.n == 0 {
+			close(c.idle)
+		}
+	}
+	return c.idle
+}
+
+// owning knows the running Own calls, and tells of changes of owners.
+type owning struct {
+	mu    sync.Mutex // guards the fields below
+	calls map[*ownCall]struct{}
+	moved chan struct{} // closed at the next change of any shard's owner
+}
+
+func (w *owning) init() {
+	w.calls = map[*ownCall]struct{}{}
+	w.moved = make(chan struct{})
+}
+
+func (w *owning) register(c *ownCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls[c] = struct{}{}
+}
+
+func (w *owning) unregister(c *ownCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.calls, c)
+}
+
+func (w *owning) runs() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls) > 0
+}
+
+// gained hears of a new ownership of this node.
+func (w *owning) gained(o *ownership) {
+	w.changed(o.l.g)
+	if o.l.g.id == 0 {
+		return
+	}
+	w.mu.Lock()
+	calls := make([]*ownCall, 0, len(w.calls))
+	for c := range w.calls {
+		calls = append(calls, c)
+	}
+	w.mu.Unlock()
+	for _, c := range calls {
+		c.kick(o.l.g)
+	}
+}
+
+// changed hears that a shard's owner may have changed. It may be called from an apply worker.
+func (w *owning) changed(*group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.moved)
+	w.moved = make(chan struct{})
+}
+
+// next is closed at the next change.
+func (w *owning) next() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.moved
+}
+
+// drain waits until no callback runs under o, and lets no more begin.
+func (w *owning) drain(ctx context.Context, o *ownership, d time.Duration) bool {
+	idle := o.calls.close()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-idle:
+		return true
+	default:
+	}
+	select {
+	case <-idle:
+		return true
+	case <-t.C:
+	case <-o.done:
+	case <-ctx.Done():
+	}
+	return false
+}
