@@ -1,0 +1,223 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/oarlock/oarlock/node"
+)
+
+// ownership is what the parent knows of a shard.
+type ownership struct {
+	by    *process
+	token node.Token
+	at    time.Time // when its job was heard to begin
+}
+
+// A fleet is the three processes and what they have said. It is used by one goroutine: until is the only place where anything is heard.
+type fleet struct {
+	binary, dir string
+	unfenced    bool
+	procs       []*process
+	reports     chan report
+	done        chan struct{} // closed when nobody listens any more
+
+	shards  map[int]ownership     // under the highest token heard of
+	holds   map[*process]sets     // shards whose job runs in the process
+	ready   map[*process]bool     // answered the last await
+	billed  map[string]node.Token // customers, by the last charge heard of
+	last    map[string]report     // the last report of each kind that is waited for, by kind
+	refused []report
+}
+
+type sets map[int]node.Token
+
+func newFleet(binary, dir string, unfenced bool) *fleet {
+	f := &fleet{
+		binary: binary, dir: dir, unfenced: unfenced,
+		reports: make(chan report, 64), done: make(chan struct{}),
+		shards: map[int]ownership{}, holds: map[*process]sets{}, ready: map[*process]bool{},
+		billed: map[string]node.Token{}, last: map[string]report{},
+	}
+	for _, name := range []string{"app-1", "app-2", "app-3"} {
+		p := &process{name: name, dir: filepath.Join(dir, name)}
+		f.procs = append(f.procs, p)
+		f.holds[p] = sets{}
+	}
+	return f
+}
+
+func (f *fleet) ledger() string { return filepath.Join(f.dir, "ledger.jsonl") }
+
+// start starts a process, tells it where the others are, and waits until it listens.
+func (f *fleet) start(ctx context.Context, p *process) error {
+	var join []string
+	for _, o := range f.procs {
+		if o != p && o.addr != "" {
+			join = append(join, o.addr)
+		}
+	}
+	args := []string{"-ledger", f.ledger(), "-join", strings.Join(join, ",")}
+	if f.unfenced {
+		args = append(args, "-unfenced")
+	}
+	p.addr = ""
+	if err := p.start(f.binary, args, f.reports, f.done); err != nil {
+		return err
+	}
+	return f.until(ctx, p.name+" to listen", func() bool { return p.addr != "" })
+}
+
+// awaitReady waits until all processes have joined, caught up, and every shard has an owner.
+func (f *fleet) awaitReady(ctx context.Context) error {
+	clear(f.ready)
+	if err := f.tellAll(order{Do: doAwait}); err != nil {
+		return err
+	}
+	return f.until(ctx, "all three to be ready", func() bool { return len(f.ready) == len(f.procs) })
+}
+
+// freeze stops a process like a debugger or a machine out of memory would. It waits until the process does not write to the ledger: a
+// file lock that a stopped process holds would stop the others, too.
+func (f *fleet) freeze(ctx context.Context, p *process) error {
+	delete(f.last, isStill)
+	if err := p.tell(order{Do: doStill}); err != nil {
+		return err
+	}
+	if err := f.until(ctx, p.name+" to be still", func() bool { return f.last[isStill].from == p }); err != nil {
+		return err
+	}
+	return p.signal(syscall.SIGSTOP)
+}
+
+// thaw lets a frozen or held process go on.
+func (f *fleet) thaw(p *process) error {
+	if err := p.tell(order{Do: doGoOn}); err != nil {
+		return err
+	}
+	return p.signal(syscall.SIGCONT)
+}
+
+func (f *fleet) tellAll(o order) error {
+	for _, p := range f.procs {
+		if err := p.tell(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// until listens until cond holds. what says in an error what was waited for.
+func (f *fleet) until(ctx context.Context, what string, cond func() bool) error {
+	for !cond() {
+		select {
+		case r := <-f.reports:
+			if err := f.hear(r); err != nil {
+				return fmt.Errorf("wait for %s: %w", what, err)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// hear takes in what a process said. An error means that the story cannot go on.
+func (f *fleet) hear(r report) error {
+	p := r.from
+	switch r.Kind {
+	case isOpen:
+		p.addr = r.Addr
+	case isReady:
+		if r.Err != "" {
+			return fmt.Errorf("%s is not ready: %s", p.name, r.Err)
+		}
+		f.ready[p] = true
+	case owns:
+		f.holds[p][r.Shard] = r.Token
+		if f.shards[r.Shard].token < r.Token {
+			f.shards[r.Shard] = ownership{by: p, token: r.Token, at: time.Now()}
+		}
+	case lost:
+		if f.holds[p][r.Shard] == r.Token {
+			delete(f.holds[p], r.Shard)
+		}
+	case charged:
+		f.billed[r.Customer] = r.Token
+	case refused:
+		f.refused = append(f.refused, r)
+	case hasFailed:
+		return fmt.Errorf("%s failed: %s", p.name, r.Err)
+	case hasEnded:
+		clear(f.holds[p])
+		if !p.ended {
+			p.ended = true
+			return fmt.Errorf("%s ended: %s\n%s", p.name, r.Err, p.logTail())
+		}
+	}
+	f.last[r.Kind] = r
+	return nil
+}
+
+// owned lists the shards of a process.
+func (f *fleet) owned(p *process) (shards []int) {
+	for s, o := range f.shards {
+		if o.by == p {
+			shards = append(shards, s)
+		}
+	}
+	slices.Sort(shards)
+	return shards
+}
+
+// busiest is the process that owns most shards.
+func (f *fleet) busiest() *process {
+	return slices.MaxFunc(f.procs, func(a, b *process) int { return len(f.owned(a)) - len(f.owned(b)) })
+}
+
+// takenOver tells whether each of the shards, given as they were, has a new owner with a higher token.
+func (f *fleet) takenOver(before map[int]ownership) bool {
+	for s, o := range before {
+		if now := f.shards[s]; now.by == o.by || now.token <= o.token {
+			return false
+		}
+	}
+	return true
+}
+
+// ownerships is what p owns now, to compare with later.
+func (f *fleet) ownerships(p *process) map[int]ownership {
+	before := map[int]ownership{}
+	for _, s := range f.owned(p) {
+		before[s] = f.shards[s]
+	}
+	return before
+}
+
+// endAll ends all processes and waits until they are gone.
+func (f *fleet) endAll() {
+	close(f.done)
+	var ending sync.WaitGroup
+	for _, p := range f.procs {
+		ending.Go(func() { p.end(5 * time.Second) }) // stops when the process is gone
+	}
+	ending.Wait()
+}
+
+// kill kills a process without a warning and waits until the kernel has it gone.
+func (f *fleet) kill(p *process) error {
+	if err := p.signal(os.Kill); err != nil {
+		return err
+	}
+	<-p.gone
+	return nil
+}
