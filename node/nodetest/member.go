@@ -1,0 +1,161 @@
+package nodetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/oarlock/oarlock/node"
+	"github.com/oarlock/oarlock/node/internal/env"
+	"github.com/oarlock/oarlock/transport"
+)
+
+// dir is every node's directory, each on its own disk.
+const dir = "/data"
+
+// A member is one node, up or down, with its surroundings.
+type member struct {
+	c     *Cluster
+	i     int
+	disk  *Disk
+	clock *env.Virtual
+
+	mu      sync.Mutex // guards the fields below
+	config  node.Config
+	boot    int        // counts the machine's boots
+	node    *node.Node // nil while down
+	inside  env.Inspector
+	closing chan struct{} // non-nil once a killed node is being closed; closed when it is
+	fails   bool          // the test expects the node to fail
+}
+
+func newMember(c *Cluster, i int) *member {
+	m := &member{c: c, i: i, disk: newDisk(), clock: env.NewVirtual(time.Now())}
+	m.config = node.Config{Name: fmt.Sprintf("node-%d", i), Dir: dir, Bind: addrOf(i)}
+	return m
+}
+
+func (m *member) running() *node.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.node
+}
+
+func (m *member) address() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.config.Bind
+}
+
+// look is the node and a look into it; nil while it is down.
+func (m *member) look() (*node.Node, env.Inspector) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.node, m.inside
+}
+
+// start opens the node. A killed one that is still being closed is waited for.
+func (m *member) start() error {
+	m.mu.Lock()
+	closing := m.closing
+	config := m.config
+	boot := m.boot
+	up := m.node != nil
+	m.mu.Unlock()
+	if up {
+		return errors.New("it runs already")
+	}
+	if closing != nil {
+		<-closing
+	}
+	config.Logger = m.c.logger(config.Name)
+	if m.c.o.Config != nil {
+		m.c.o.Config(m.i, &config)
+	}
+	fs, raftFS := m.disk.mount()
+	e := &env.Env{
+		Clock:  m.clock,
+		FS:     fs,
+		RaftFS: raftFS,
+		BootID: fmt.Sprintf("machine %d boot %d", m.i, boot),
+		Listen: func(bind, _ string, _ hclog.Logger) (transport.Transport, error) { return m.c.net.Listen(bind) },
+		Lookup: m.c.lookup,
+	}
+	if m.i < len(m.c.o.Formats) {
+		e.MaxFormat = m.c.o.Formats[m.i]
+	}
+	var inside env.Inspector
+	e.Inspect = func(i env.Inspector) { inside = i }
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	n, err := node.Open(env.With(ctx, e), config)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.config.Bind = n.Addr()
+	m.node, m.inside, m.closing = n, inside, nil
+	return nil
+}
+
+// take makes the node down and returns it, nil if it was.
+func (m *member) take() *node.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.node
+	m.node, m.inside = nil, nil
+	return n
+}
+
+// kill ends the node as a crash would. It returns at the instant of the crash; the node is closed behind the scenes.
+func (m *member) kill() error {
+	m.c.net.Isolate(m.address())
+	m.disk.crash()
+	n := m.take()
+	if n == nil {
+		return errors.New("it is down already")
+	}
+	closing := make(chan struct{})
+	m.mu.Lock()
+	m.closing = closing
+	addr := m.config.Bind
+	m.mu.Unlock()
+	m.c.net.Resume(addr)
+	go func() { // stops when the node is closed: start and close wait for it
+		defer close(closing)
+		_ = n.Close() // nothing that it does counts any more
+		m.disk.settle()
+		m.c.net.Rejoin(addr)
+	}()
+	return nil
+}
+
+// close closes the node in good order, or waits until a killed one is closed.
+func (m *member) close() error {
+	m.settled()
+	if n := m.take(); n != nil {
+		return n.Close()
+	}
+	return nil
+}
+
+// settled waits until a killed node is closed.
+func (m *member) settled() {
+	m.mu.Lock()
+	closing := m.closing
+	m.mu.Unlock()
+	if closing != nil {
+		<-closing
+	}
+}
+
+func (m *member) mayFail() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fails
+}
