@@ -49,7 +49,7 @@ type home struct {
 // openHome makes or opens the directory, locks it and begins a new incarnation.
 func openHome(e *env.Env, dir string, maxFormat uint32) (*home, error) {
 	h := &home{fs: e.FS, dir: dir}
-	if err := h.fs.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(h.fs, dir); err != nil {
 		return nil, fmt.Errorf("%w: Config.Dir = %q: make it or give another: %w", ErrInvalid, dir, err)
 	}
 	lock, err := h.fs.Lock(h.path(lockFile))
@@ -65,6 +65,34 @@ func openHome(e *env.Env, dir string, maxFormat uint32) (*home, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return h, nil
+}
+
+// makeDir makes dir and the parents that it lacks, and returns when their names are on disk: else a crash could take the directory,
+// and what this node promised, away as a whole.
+func makeDir(disk vfs.FS, dir string) error {
+	synced := []string{disk.PathDir(dir)} // also if dir exists: an earlier start may have been cut short
+	for p := disk.PathDir(dir); disk.PathDir(p) != p; p = disk.PathDir(p) {
+		if _, err := disk.Stat(p); err == nil {
+			break
+		}
+		synced = append(synced, disk.PathDir(p))
+	}
+	if err := disk.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, p := range synced {
+		d, err := disk.OpenDir(p)
+		if err != nil {
+			if errors.Is(err, fs.ErrPermission) {
+				continue // it is not this process's, so neither is its entry
+			}
+			return fmt.Errorf("open %s: %w", p, err)
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return fmt.Errorf("sync %s: %w", p, err)
+		}
+	}
+	return nil
 }
 
 func (h *home) begin(e *env.Env, maxFormat uint32) error {
