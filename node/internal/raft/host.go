@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -96,10 +98,33 @@ func Open(c Config) (h *Host, err error) {
 			err = fmt.Errorf("open raft log in %s: %v", c.Dir, p)
 		}
 	}()
+	if err := prepareDir(c); err != nil {
+		return nil, err
+	}
 	if h.nh, err = dragonboat.NewNodeHost(nc); err != nil {
 		return nil, fmt.Errorf("open raft log in %s: %w", c.Dir, err)
 	}
+	if h.nh == nil { // it swallows panics of its own that are no errors
+		return nil, fmt.Errorf("open raft log in %s: %w", c.Dir, ErrOpenFailed)
+	}
 	return h, nil
+}
+
+// prepareDir makes the directory of a machine that was renamed fit.
+func prepareDir(c Config) error {
+	fs := c.FS
+	if fs == nil {
+		fs = raftvfs.Default
+	}
+	dir, err := filepath.Abs(c.Dir) // as dragonboat does
+	if err != nil {
+		return fmt.Errorf("find %s: %w", c.Dir, err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("read the machine's name: %w", err)
+	}
+	return adoptHostname(fs, dir, host)
 }
 
 // logStore configures the log store that comes with dragonboat.
