@@ -19,8 +19,9 @@ var process router
 // logger first, its lines stay there, and l gets one warning that says so. It does not block.
 //
 // Levels are one step quieter than dragonboat's, whose Info is about its inner life: Debug becomes Trace, Info Debug,
-// Warning Warn, Error Error; but the Warnings of its package raft, which are the steps of ordinary elections, become Info. Panicf is logged as Error and then panics, as dragonboat relies on its not returning; whoever
-// calls into dragonboat recovers where it can.
+// Warning Warn, Error Error; but the Warnings of its package raft, which are the steps of ordinary elections, become Info.
+// Panicf is logged as Error and then panics, as dragonboat relies on its not returning; whoever calls into dragonboat
+// recovers where it can.
 func Attach(l hclog.Logger) (detach func()) {
 	if !process.install(logger.SetLoggerFactory) {
 		l.Warn("another part of the program has set the Raft library's logger; its messages go there")

@@ -84,6 +84,16 @@ func TestAttach_Panicf(t *testing.T) {
 	}
 }
 
+// The steps of ordinary elections are no warnings.
+func TestAttach_Elections(t *testing.T) {
+	l, log := capture(hclog.Trace)
+	defer Attach(l)()
+	logger.GetLogger("raft").Warningf("became candidate")
+	if got, want := log.String(), "[INFO]  raft: became candidate: pkg=raft\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A program may set the level of a package of dragonboat; it is honoured.
 func TestAttach_SetLevel(t *testing.T) {
 	l, log := capture(hclog.Trace)

@@ -131,9 +131,9 @@ func (p *PebbleLogger) fail(err error) {
 	p.logger.Error("store failed", "err", err)
 	p.once.Do(func() {
 		p.err = err
-		close(p.failed)
 		if p.onFatal != nil {
 			p.onFatal(err)
 		}
+		close(p.failed) // last: who sees the failure knows that it is reported
 	})
 }
