@@ -100,3 +100,19 @@ func (n *Node) alive(id string) bool {
 	m, ok := n.net.gossip.Member(id)
 	return ok && m.State == membership.Alive
 }
+
+// foreign are the living nodes of other clusters that gossip sees: somebody's Join names addresses of two clusters. They never
+// talk about anything but gossip.
+func (n *Node) foreign() []string {
+	cl := n.cluster.Load()
+	if cl == nil {
+		return nil
+	}
+	var out []string
+	for _, m := range n.net.gossip.Members() {
+		if m.Cluster != "" && m.Cluster != cl.plan.GetCluster() && m.State == membership.Alive {
+			out = append(out, m.Name+" at "+m.Addr+" of cluster "+m.Cluster)
+		}
+	}
+	return out
+}

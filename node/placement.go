@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/oarlock/oarlock/membership"
@@ -19,6 +20,7 @@ type balancer struct {
 	n     *Node
 	since map[string]time.Duration // when a node was first seen alive, without a gap since
 	next  map[uint64]time.Duration // by shard: not to be moved before
+	seen  string                   // the foreign nodes that were logged
 }
 
 // loop looks at the owned shards again and again, until ctx ends. It hands over one at a time.
@@ -32,6 +34,7 @@ func (b *balancer) loop(ctx context.Context) {
 			return
 		}
 		b.observe()
+		b.warnForeign()
 		for _, g := range b.n.cluster.Load().groups {
 			b.n.raise(ctx, g)
 			if to := b.move(g); to != 0 && ctx.Err() == nil {
@@ -42,6 +45,16 @@ func (b *balancer) loop(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// warnForeign logs nodes of other clusters, once for each set of them.
+func (b *balancer) warnForeign() {
+	foreign := b.n.foreign()
+	seen := strings.Join(foreign, ", ")
+	if seen != b.seen && seen != "" {
+		b.n.log.Error("nodes of another cluster are among the gossip: check Config.Join", "peers", foreign, "err", ErrForeignCluster)
+	}
+	b.seen = seen
 }
 
 func (b *balancer) observe() {

@@ -1,11 +1,14 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
 
+	"github.com/oarlock/oarlock/node/internal/env"
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
 
@@ -53,4 +56,39 @@ func (c Config) matches(p *wire.Plan) error {
 func (f *founding) acceptable(p *wire.Plan) bool {
 	return f.n.c.Bootstrap > 0 && f.n.c.Bootstrap == len(p.GetNodes()) && slices.Contains(p.GetNodes(), f.n.ID()) &&
 		f.n.c.matches(p) == nil && p.GetFormat() >= minFormat && p.GetFormat() <= f.n.maxFormat()
+}
+
+// ForgetPlan drops the founding plan that is stored in dir, whose node must not be running, so that the node can found or join another
+// cluster. It is the way out when a node of the plan was lost for good before it stored the plan: Status shows such a plan as
+// Pending, and it would wait for ever. Call it only if that is so, on the nodes that remain. It fails with ErrInvalid if
+// dir has no plan or belongs to a founded cluster, which it never leaves, and with ErrDirLocked while the node runs.
+func ForgetPlan(dir string) error {
+	e, err := env.System()
+	if err != nil {
+		return fmt.Errorf("forget plan: %w", err)
+	}
+	return errors.Join(forgetPlan(e, dir), e.Clock.Close())
+}
+
+func forgetPlan(e *env.Env, dir string) error {
+	if _, err := e.FS.Stat(e.FS.PathJoin(dir, identityFile)); err != nil {
+		return fmt.Errorf("forget plan: %w: %q is no node's directory: %w", ErrInvalid, dir, err)
+	}
+	h, err := openHome(e, dir, math.MaxUint32)
+	if err != nil {
+		return fmt.Errorf("forget plan: %w", err)
+	}
+	return errors.Join(h.forgetPlan(), h.close())
+}
+
+func (h *home) forgetPlan() error {
+	switch {
+	case h.id.Founded:
+		return fmt.Errorf("forget plan: %w: %q belongs to cluster %s", ErrInvalid, h.dir, h.plan.GetCluster())
+	case h.plan == nil:
+		return fmt.Errorf("forget plan: %w: %q has none", ErrInvalid, h.dir)
+	}
+	h.id.Refused = append(h.id.Refused, h.plan.GetId())
+	h.plan = nil
+	return h.save()
 }

@@ -38,7 +38,9 @@ type Status struct {
 	State       State         `json:"state"`
 	Err         string        `json:"err,omitempty"`
 	Cluster     string        `json:"cluster,omitempty"`
-	Format      uint32        `json:"format,omitempty"` // cluster format version it was founded at
+	Format      uint32        `json:"format,omitempty"`  // cluster format version it was founded at
+	Pending     []string      `json:"pending,omitempty"` // UUIDs of a stored founding plan's nodes, while it is not complete
+	Foreign     []string      `json:"foreign,omitempty"` // names and addresses of nodes of other clusters that gossip sees
 	Members     []Member      `json:"members"`
 	Shards      []ShardStatus `json:"shards"`         // the system shard, 0, first
 	Idle        []string      `json:"idle,omitempty"` // names of nodes with replicas that seem to own nothing
@@ -64,6 +66,10 @@ func (n *Node) Status() Status {
 	n.life.mu.Unlock()
 	for m := range n.Members() {
 		s.Members = append(s.Members, m)
+	}
+	s.Foreign = n.foreign()
+	if plan, founded := n.founding.current(); plan != nil && !founded {
+		s.Pending = plan.GetNodes()
 	}
 	cl := n.cluster.Load()
 	if cl == nil {
