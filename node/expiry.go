@@ -150,10 +150,10 @@ func (r *renewals) loop(ctx context.Context) {
 			return
 		}
 		now := r.o.l.now()
-		expired, silent := r.due(now, now-last)
+		expired, checkpoint := r.due(now, now-last)
 		last = now
-		if len(silent) > 0 {
-			r.checkpoint(ctx, silent)
+		if checkpoint != nil {
+			r.checkpointed(ctx, *checkpoint)
 		}
 		if len(expired) > 0 {
 			r.expire(ctx, expired)
@@ -161,8 +161,9 @@ func (r *renewals) loop(ctx context.Context) {
 	}
 }
 
-// due marks and returns the sessions to end and to checkpoint at now, when passed is the time since the last look.
-func (r *renewals) due(now, passed time.Duration) (expired []uint64, silent []*fsmpb.Checkpoint_Silence) {
+// due marks and returns the sessions to end at now, when passed is the time since the last look, and puts a checkpoint of those that
+// have been silent for long into the queue: still under the mutex, so that no renewal that comes later gets before it.
+func (r *renewals) due(now, passed time.Duration) (expired []uint64, checkpoint *queuedOp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if passed > 2*expiryTick {
@@ -171,6 +172,7 @@ func (r *renewals) due(now, passed time.Duration) (expired []uint64, silent []*f
 	if !r.o.lease.Good(now) || r.o.leaving.Load() {
 		return nil, nil
 	}
+	var silent []*fsmpb.Checkpoint_Silence
 	for id, s := range r.m {
 		switch {
 		case owner.Expires(*s, now, r.late):
@@ -181,18 +183,22 @@ func (r *renewals) due(now, passed time.Duration) (expired []uint64, silent []*f
 			*s = owner.Checkpointing(*s)
 		}
 	}
-	return expired, silent
+	if len(silent) == 0 {
+		return expired, nil
+	}
+	q := newQueued(&fsmpb.Op{Kind: &fsmpb.Op_Checkpoint{Checkpoint: &fsmpb.Checkpoint{Sessions: silent}}})
+	r.o.queue.push(q) // if it is closed the ownership has ended
+	return expired, &q
 }
 
-// checkpoint logs silences. One whose outcome is not known may be applied after later renewals, so those sessions stay cold.
-func (r *renewals) checkpoint(ctx context.Context, silent []*fsmpb.Checkpoint_Silence) {
-	_, err := r.o.submit(ctx, &fsmpb.Op{Kind: &fsmpb.Op_Checkpoint{Checkpoint: &fsmpb.Checkpoint{Sessions: silent}}})
-	if !errors.Is(err, errMaybe) {
+// checkpointed waits for a checkpoint. One whose outcome is not known may be applied after later renewals, so its sessions stay cold.
+func (r *renewals) checkpointed(ctx context.Context, q queuedOp) {
+	if _, err := q.wait(ctx); !errors.Is(err, errMaybe) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range silent {
+	for _, s := range q.op.GetCheckpoint().GetSessions() {
 		if t := r.m[fsm.Token(s.GetId())]; t != nil {
 			t.Doubtful, t.Hot = true, false
 		}

@@ -78,7 +78,10 @@ func (s *Shard) getHere(key string) (rec Record, done bool, err error) {
 
 // read reads from this node's state, if the lease is good after the read: until then no other owner can have changed anything.
 func (g *group) read(key string) (rec fsm.Record, found, ok bool) {
-	o := g.owned()
+	if g.local == nil {
+		return fsm.Record{}, false, false
+	}
+	o := g.local.own.Load() // whether it is good is seen after the read
 	if o == nil || o.leaving.Load() {
 		return fsm.Record{}, false, false
 	}

@@ -105,12 +105,19 @@ func (o *ownership) submit(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, er
 	return o.enqueue(ctx, op)
 }
 
-// enqueue is submit also while the ownership is being handed over.
+// enqueue is submit whatever the lease.
 func (o *ownership) enqueue(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
-	q := queuedOp{op: op, done: make(chan opOutcome, 1)}
+	q := newQueued(op)
 	if !o.queue.push(q) {
 		return nil, errNotOwner
 	}
+	return q.wait(ctx)
+}
+
+func newQueued(op *fsmpb.Op) queuedOp { return queuedOp{op: op, done: make(chan opOutcome, 1)} }
+
+// wait returns what became of an operation that is in the queue.
+func (q queuedOp) wait(ctx context.Context) (*fsmpb.Result, error) {
 	select {
 	case r := <-q.done:
 		return r.result, r.err
