@@ -102,6 +102,7 @@ func TestLayers_Checker(t *testing.T) {
 		{"node", dragonboat, true},
 		{"node/fence", dragonboat, false},
 		{"node/nodetest", pebble + "/v2", false},
+		{"node/nodetest", pebble + "/v2/vfs", true},
 		{"examples/lock", module + "/node", true},
 		{"examples/lock", module + "/node/fence", true},
 		{"examples/lock", module + "/transport", false},
@@ -127,6 +128,7 @@ func forbidden(from, to string) string {
 		return "gossip is membership's"
 	case under(to, "github.com/lni/dragonboat/v4") && from != "node" && !under(from, "node/internal") && !under(from, "bench"):
 		return "dragonboat stays in node and its adapters"
+	case from == "node/nodetest" && under(to, "github.com/cockroachdb/pebble/v2/vfs"): // the disks it sets
 	case under(to, "github.com/cockroachdb/pebble/v2"):
 		if !under(from, "fsm") && from != "node" && !under(from, "node/internal") && !under(from, "bench") {
 			return "pebble stays in fsm, node and its adapters"
