@@ -107,6 +107,8 @@ func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*Lock, error) {
 	sctx := a.x.hold.context(ctx) // a lost session ends the waiting
 	res, err := a.x.g.call(sctx, "lock", op)
 	if err == nil && res.GetStatus() == fsmpb.Result_QUEUED {
+		// The queue itself remembers the operation from here on: a long wait does not keep later results from being forgotten.
+		a.x.seqs.finish(a.seq)
 		res, err = a.queued(sctx)
 	}
 	switch {
@@ -235,7 +237,10 @@ func (g *group) awaitHere(ctx context.Context, relay bool, session Token, seq ui
 		res, ok = o.l.machine.Load().Result(session, seq)
 	}
 	if !ok {
-		res = &fsmpb.Result{Status: fsmpb.Result_NO_SESSION}
+		res = &fsmpb.Result{Status: fsmpb.Result_CANCELLED}
+		if _, lives := o.l.machine.Load().Session(session); !lives {
+			res.Status = fsmpb.Result_NO_SESSION
+		}
 	}
 	if !o.good() {
 		return &wire.OpReply{Outcome: wire.Outcome_NOT_OWNER, Hint: g.likely()}

@@ -118,10 +118,13 @@ func (q *sequence) begin() (seq, low uint64) {
 	return q.last, q.low
 }
 
-// finish notes that seq is answered and will not be sent again.
+// finish notes that seq is answered and will not be sent again. It may be called more than once.
 func (q *sequence) finish(seq uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if seq <= q.low {
+		return
+	}
 	if q.done == nil {
 		q.done = map[uint64]struct{}{}
 	}
