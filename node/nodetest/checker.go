@@ -24,6 +24,7 @@ type checker struct {
 	tokens   map[int]node.Token
 	reported map[string]bool
 	tracks   map[string]*track
+	history  []*History
 }
 
 func newChecker(c *Cluster) *checker {
@@ -60,6 +61,18 @@ func (k *checker) finish() {
 	k.checkHealth()
 	k.awaitStates()
 	k.checkTracks()
+	k.mu.Lock()
+	history := k.history
+	k.mu.Unlock()
+	for _, h := range history {
+		h.finish()
+	}
+}
+
+func (k *checker) add(h *History) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.history = append(k.history, h)
 }
 
 // failf reports a violation once.
@@ -77,7 +90,7 @@ func (k *checker) failf(format string, args ...any) {
 // owned is one node's belief to own a shard.
 type owned struct {
 	i int
-	o node.Ownership
+	o node.Hold
 }
 
 // checkOwners: at any instant at most one node believes that it owns a shard, and tokens rise.
