@@ -14,10 +14,10 @@ var errNotOnce = errors.New("not every customer was billed exactly once")
 
 // An audit is what the ledger file says about the customers.
 type audit struct {
-	charges   map[string][]entry // by customer, in the order of the file
-	missing   []string           // customers without a charge
-	twice     []string           // customers with more than one
-	staleness []entry            // lines with a lower token than a line of the same shard before them
+	charges map[string][]entry // by customer, in the order of the file
+	missing []string           // customers without a charge
+	twice   []string           // customers with more than one
+	late    []entry            // lines with a lower token than a line of the same shard before them
 }
 
 // auditFile reads the ledger again, from the first line, and believes nothing that any process said.
@@ -37,7 +37,7 @@ func auditFile(path string, customers int) (*audit, error) {
 			a.charges[e.Customer] = append(a.charges[e.Customer], e)
 		}
 		if e.Token < highest[e.Shard].Token {
-			a.staleness = append(a.staleness, e)
+			a.late = append(a.late, e)
 		} else {
 			highest[e.Shard] = e
 		}
@@ -56,18 +56,18 @@ func auditFile(path string, customers int) (*audit, error) {
 
 // err is nil if each customer was billed exactly once, and no line came from a former owner.
 func (a *audit) err() error {
-	if len(a.missing)+len(a.twice)+len(a.staleness) == 0 {
+	if len(a.missing)+len(a.twice)+len(a.late) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: %d without a charge, %d with several, %d lines of former owners",
-		errNotOnce, len(a.missing), len(a.twice), len(a.staleness))
+		errNotOnce, len(a.missing), len(a.twice), len(a.late))
 }
 
 // explain says what happened to a customer with more than one charge.
 func (a *audit) explain(customer string) string {
 	c := a.charges[customer]
 	first, last := c[0], c[len(c)-1]
-	if slices.Contains(a.staleness, last) {
+	if slices.Contains(a.late, last) {
 		return fmt.Sprintf("%s: the charge by %s under token %d was overwritten by %s under the older token %d",
 			customer, first.By, first.Token, last.By, last.Token)
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/oarlock/oarlock/node"
@@ -21,7 +23,6 @@ func customer(i int) string { return fmt.Sprintf("customer-%03d", i) }
 // gets the token with every write.
 func (w *worker) billShard(ctx context.Context, o node.Ownership) error {
 	shard, token := o.Shard().ID(), o.Token()
-	w.say(report{Kind: owns, Shard: shard, Token: token})
 	defer func() { w.say(report{Kind: lost, Shard: shard, Token: token, Err: cause(ctx)}) }()
 
 	// First show the ledger the new token, and only then ask what is billed already: from here on it refuses former owners, so
@@ -32,6 +33,7 @@ func (w *worker) billShard(ctx context.Context, o node.Ownership) error {
 	if err != nil {
 		return err
 	}
+	w.say(report{Kind: owns, Shard: shard, Token: token, Billed: slices.Collect(maps.Keys(billed))})
 	for {
 		customers, more := w.due.get()
 		for i := 1; i <= customers; i++ {

@@ -11,7 +11,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/oarlock/oarlock/node"
 )
@@ -105,7 +104,7 @@ func (w *worker) obey(o order) bool {
 
 // call does an order that has to wait for something, and reports.
 func (w *worker) call(o order) {
-	ctx, cancel := context.WithTimeout(w.life, callTime)
+	ctx, cancel := context.WithTimeout(w.life, o.Within)
 	defer cancel()
 	switch o.Do {
 	case doAwait:
@@ -122,9 +121,6 @@ func (w *worker) call(o order) {
 		w.say(failed(report{Kind: read, Key: o.Key, Value: string(rec.Value)}, err))
 	}
 }
-
-// callTime bounds one call, so that the story sees a refusal soon. Without it the call would go on trying for Config.RequestTimeout.
-const callTime = 2 * time.Second
 
 func failed(r report, err error) report {
 	if err != nil {

@@ -34,19 +34,22 @@ type fleet struct {
 	shards  map[int]ownership     // under the highest token heard of
 	holds   map[*process]sets     // shards whose job runs in the process
 	ready   map[*process]bool     // answered the last await
-	billed  map[string]node.Token // customers, by the last charge heard of
-	last    map[string]report     // the last report of each kind that is waited for, by kind
+	billed  map[string]node.Token // customers, with the token of the last charge heard of, 0 if only found in the ledger
+	last    map[topic]report      // the last report of each topic
 	refused []report
 }
 
 type sets map[int]node.Token
+
+// A topic tells reports apart: by kind, and by the key that was written or read.
+type topic struct{ kind, key string }
 
 func newFleet(binary, dir string, unfenced bool) *fleet {
 	f := &fleet{
 		binary: binary, dir: dir, unfenced: unfenced,
 		reports: make(chan report, 64), done: make(chan struct{}),
 		shards: map[int]ownership{}, holds: map[*process]sets{}, ready: map[*process]bool{},
-		billed: map[string]node.Token{}, last: map[string]report{},
+		billed: map[string]node.Token{}, last: map[topic]report{},
 	}
 	for _, name := range []string{"app-1", "app-2", "app-3"} {
 		p := &process{name: name, dir: filepath.Join(dir, name)}
@@ -89,11 +92,7 @@ func (f *fleet) awaitReady(ctx context.Context) error {
 // freeze stops a process like a debugger or a machine out of memory would. It waits until the process does not write to the ledger: a
 // file lock that a stopped process holds would stop the others, too.
 func (f *fleet) freeze(ctx context.Context, p *process) error {
-	delete(f.last, isStill)
-	if err := p.tell(order{Do: doStill}); err != nil {
-		return err
-	}
-	if err := f.until(ctx, p.name+" to be still", func() bool { return f.last[isStill].from == p }); err != nil {
+	if err := f.ask(ctx, p, order{Do: doStill}, topic{kind: isStill}); err != nil {
 		return err
 	}
 	return p.signal(syscall.SIGSTOP)
@@ -105,6 +104,15 @@ func (f *fleet) thaw(p *process) error {
 		return err
 	}
 	return p.signal(syscall.SIGCONT)
+}
+
+// ask gives p an order and waits until it has reported on the topic.
+func (f *fleet) ask(ctx context.Context, p *process, o order, t topic) error {
+	delete(f.last, t)
+	if err := p.tell(o); err != nil {
+		return err
+	}
+	return f.until(ctx, fmt.Sprintf("%s to report %s", p.name, t.kind), func() bool { return f.last[t].from == p })
 }
 
 func (f *fleet) tellAll(o order) error {
@@ -147,6 +155,11 @@ func (f *fleet) hear(r report) error {
 		if f.shards[r.Shard].token < r.Token {
 			f.shards[r.Shard] = ownership{by: p, token: r.Token, at: time.Now()}
 		}
+		for _, c := range r.Billed { // a process may be killed after it wrote a charge and before it said so
+			if _, ok := f.billed[c]; !ok {
+				f.billed[c] = 0
+			}
+		}
 	case lost:
 		if f.holds[p][r.Shard] == r.Token {
 			delete(f.holds[p], r.Shard)
@@ -164,7 +177,7 @@ func (f *fleet) hear(r report) error {
 			return fmt.Errorf("%s ended: %s\n%s", p.name, r.Err, p.logTail())
 		}
 	}
-	f.last[r.Kind] = r
+	f.last[topic{r.Kind, r.Key}] = r
 	return nil
 }
 

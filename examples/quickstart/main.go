@@ -82,7 +82,7 @@ func tell(ctx context.Context, show *screen, unfenced bool) error {
 	f := newFleet(binary, dir, unfenced)
 	err = (&story{fleet: f, show: show}).tell(ctx)
 	f.endAll()
-	if err != nil && !errors.Is(err, errNotOnce) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, errNotOnce) && !errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%w\nThe logs of the processes are in %s", err, dir)
 	}
 	return errors.Join(err, os.RemoveAll(dir))

@@ -2,13 +2,17 @@
 
 package main
 
-import "github.com/oarlock/oarlock/node"
+import (
+	"time"
+
+	"github.com/oarlock/oarlock/node"
+)
 
 // What a process reports, one JSON object a line on its stdout.
 const (
 	isOpen    = "open"    // the node listens at Addr
 	isReady   = "ready"   // joined, caught up, every shard has an owner; or Err
-	owns      = "owns"    // the job of Shard begins under Token
+	owns      = "owns"    // the job of Shard begins under Token, and found the customers Billed
 	lost      = "lost"    // the job of Shard under Token was told to end, because of Err
 	charged   = "charged" // Customer was billed under Token
 	refused   = "refused" // the ledger refused a charge of Customer under Token
@@ -27,6 +31,7 @@ type report struct {
 	Shard    int        `json:"shard,omitempty"`
 	Token    node.Token `json:"token,omitempty"`
 	Customer string     `json:"customer,omitempty"`
+	Billed   []string   `json:"billed,omitempty"`
 	Key      string     `json:"key,omitempty"`
 	Value    string     `json:"value,omitempty"`
 	Err      string     `json:"err,omitempty"`
@@ -53,4 +58,6 @@ type order struct {
 	Customers int    `json:"customers,omitempty"`
 	Key       string `json:"key,omitempty"`
 	Value     string `json:"value,omitempty"`
+
+	Within time.Duration `json:"within,omitempty"` // put and get give up after this time
 }

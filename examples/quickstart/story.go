@@ -105,7 +105,7 @@ func (s *story) restart(ctx context.Context) error {
 		if err := f.until(ctx, "some shards to move back", func() bool { return len(f.owned(p)) >= shards/4 }); err != nil {
 			return err
 		}
-		s.show.say("After %s shards have moved back to it, by agreement and without a pause:", since(begun))
+		s.show.say("After %s shards have moved back to it, handed over one by one in good order:", since(begun))
 		s.showOwners()
 	}
 	return nil
@@ -115,17 +115,18 @@ func (s *story) pause(ctx context.Context) error {
 	f := s.fleet
 	s.show.title("A process freezes between its last check and its write, and wakes up too late")
 	late := f.busiest()
-	delete(f.last, isHeld)
+	holding := topic{kind: isHeld}
+	delete(f.last, holding)
 	if err := late.tell(order{Do: doHoldNext}); err != nil {
 		return err
 	}
 	if err := f.tellAll(order{Do: doBill, Customers: untilPause}); err != nil {
 		return err
 	}
-	if err := f.until(ctx, late.name+" to be about to write", func() bool { return f.last[isHeld].from == late }); err != nil {
+	if err := f.until(ctx, late.name+" to be about to write", func() bool { return f.last[holding].from == late }); err != nil {
 		return err
 	}
-	held := f.last[isHeld]
+	held := f.last[holding]
 	s.show.say("%s owns shard %d under token %d, is about to charge %s …", late.name, held.Shard, held.Token, held.Customer)
 	before := f.ownerships(late)
 	frozen := time.Now()
@@ -140,7 +141,6 @@ func (s *story) pause(ctx context.Context) error {
 	s.show.say("After %s its lease had run out and %s had taken shard %d over, and charged %s under token %d.",
 		since(frozen), f.shards[held.Shard].by.name, held.Shard, held.Customer, f.billed[held.Customer])
 	f.refused = nil
-	delete(f.last, charged)
 	if err := f.thaw(late); err != nil {
 		return err
 	}
@@ -182,6 +182,7 @@ func (s *story) minority(ctx context.Context) error {
 	f := s.fleet
 	s.show.title("Two of three freeze, and the third is alone")
 	alone := f.busiest()
+	held := len(f.holds[alone])
 	frozen := time.Now()
 	for _, p := range f.procs {
 		if p != alone {
@@ -191,7 +192,6 @@ func (s *story) minority(ctx context.Context) error {
 			s.show.say("kill -STOP %d: %s is frozen.", p.pid(), p.name)
 		}
 	}
-	held := len(f.holds[alone])
 	if err := f.until(ctx, alone.name+" to report its loss", func() bool { return len(f.holds[alone]) == 0 }); err != nil {
 		return err
 	}
@@ -220,22 +220,18 @@ func (s *story) minority(ctx context.Context) error {
 // showRefusals asks the process that is alone to read and to write.
 func (s *story) showRefusals(ctx context.Context, alone *process) error {
 	f := s.fleet
-	delete(f.last, read)
-	delete(f.last, wrote)
-	if err := alone.tell(order{Do: doGet, Key: "price"}); err != nil {
+	gets, puts := topic{read, "price"}, topic{wrote, "price"}
+	if err := f.ask(ctx, alone, order{Do: doGet, Key: "price", Within: 2 * time.Second}, gets); err != nil {
 		return err
 	}
-	if err := alone.tell(order{Do: doPut, Key: "price", Value: "1999"}); err != nil {
+	if err := f.ask(ctx, alone, order{Do: doPut, Key: "price", Value: "1999", Within: 2 * time.Second}, puts); err != nil {
 		return err
 	}
-	if err := f.until(ctx, "the refusals", func() bool { return f.last[read].from == alone && f.last[wrote].from == alone }); err != nil {
-		return err
-	}
-	if r := f.last[read]; !r.NoQuorum {
+	if r := f.last[gets]; !r.NoQuorum {
 		return fmt.Errorf("%s answered a read without a majority: %q, %s", alone.name, r.Value, r.Err)
 	}
-	s.show.say("Asked to read, it refuses with ErrNoQuorum: %s", f.last[read].Err)
-	switch r := f.last[wrote]; {
+	s.show.say("Asked to read, it refuses with ErrNoQuorum: %s", f.last[gets].Err)
+	switch r := f.last[puts]; {
 	case r.NoQuorum:
 		s.show.say("Asked to write, it refuses with ErrNoQuorum, too: nothing was written.")
 	case r.Unknown:
