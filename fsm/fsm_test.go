@@ -297,3 +297,17 @@ func readRound(t *testing.T, m *Machine, last string) string {
 	}
 	return string(rec.Value)
 }
+
+// Entries that come twice within a call, or out of order, are applied once.
+func TestMachine_Apply_TwiceInOneCall(t *testing.T) {
+	s := owned(t)
+	e := func(i uint64) Entry { return Entry{i, encode(t, batchEntry(s.stamp, putOp("k", fmt.Sprint(i))))} }
+	done, err := s.m.Apply([]Entry{e(2), e(2), e(4), e(3), e(4), e(5)})
+	if err != nil || len(done) != 3 || s.m.Revision() != 3 || s.m.Applied() != 5 {
+		t.Errorf("got %+v, %v at revision %d, applied %d; want entries 2, 4 and 5", done, err, s.m.Revision(), s.m.Applied())
+	}
+	if done, err := s.m.Apply([]Entry{e(4), e(5)}); err != nil || len(done) != 0 || s.m.Revision() != 3 {
+		t.Errorf("again: got %+v, %v at revision %d; want nothing", done, err, s.m.Revision())
+	}
+	checkMirror(t, s.m)
+}

@@ -116,6 +116,42 @@ func SilenceAfterClaim(hot bool, silence, waited, ttl time.Duration) time.Durati
 	return silence + waited
 }
 
+// A Life is what the log knows of a session's life, told apart by numbers from the shard's one counter. It says nothing of
+// renewals that an owner kept in memory.
+type Life struct {
+	Heard   Token         // minted when the log last heard of it, by its opening, a renewal or a checkpoint
+	Silence time.Duration // zero: it was renewed then; else for how long at least it had been silent when that was recorded
+}
+
+// IsHot reports whether the owner with that token may renew the session in memory, without a log entry.
+func (l Life) IsHot(owner Token) bool { return owner != 0 && l.Heard > owner && l.Silence == 0 }
+
+// Renewed is the life after a renewal in the log.
+func (l Life) Renewed(minted Token) Life { return Life{Heard: minted} }
+
+// Checkpointed is the life after the owner recorded a silence that it measured when the log had last heard of the session
+// under the given number: cold, so that the next renewal goes through the log. It is refused when the log has heard of
+// the session since: the renewal was taken after the silence was measured, in whatever order the entries went. The
+// silence is bounded by the session's limit.
+func (l Life) Checkpointed(heard, minted Token, silence, ttl time.Duration) (Life, bool) {
+	if heard != l.Heard {
+		return l, false
+	}
+	return Life{Heard: minted, Silence: min(max(silence, 0), SessionLimit(ttl))}, true
+}
+
+// Claimed is the life after a claim that replaced the one with token last; a claim that keeps its token must not call it. Every
+// session becomes cold. One that was hot may have been renewed in the former owner's memory until a moment ago: nothing is
+// known. One that was cold cannot have been, so what the claimer waited adds up, and repeated failovers cannot keep a dead
+// session alive for ever; but it adds nothing to a silence that was recorded under the last claim, which may have been
+// measured while the claimer waited, and would count that time twice.
+func (l Life) Claimed(last Token, waited, ttl time.Duration) Life {
+	if l.Heard > last {
+		return l
+	}
+	return Life{Heard: l.Heard, Silence: SilenceAfterClaim(false, l.Silence, waited, ttl)}
+}
+
 // SessionLimit is the silence after which an owner may end a session: ttl × 1.01, rounded up, since clocks are
 // trusted to run at the same rate within one per cent. It saturates instead of overflowing.
 func SessionLimit(ttl time.Duration) time.Duration {
