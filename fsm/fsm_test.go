@@ -137,10 +137,9 @@ func TestCase009_StorageFailsDuringApply(t *testing.T) {
 	s := owned(t)
 	s.do(putOp("k", "v"))
 	b := stream(t, s.m)
-
-	cache := pebble.NewCache(0)
-	defer cache.Unref()
 	open := func() (*pebble.DB, *Machine) {
+		cache := pebble.NewCache(0)
+		defer cache.Unref()
 		db, err := pebble.Open("db", &pebble.Options{FS: fs, Logger: quiet{t}, Cache: cache, MemTableSize: 1 << 20})
 		if err != nil {
 			t.Fatal(err)

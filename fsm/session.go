@@ -32,7 +32,8 @@ func (t *txn) endSessions(e *fsmpb.EndSessions) *fsmpb.Result {
 	for i, id := range e.Ids {
 		s := t.st.sessions[Token(id)]
 		res.Exists[i] = s != nil
-		if s != nil && !slices.Contains(ended, s) {
+		if s != nil && !s.ended {
+			s.ended = true // named twice, it still ends once
 			ended = append(ended, s)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
@@ -31,54 +30,59 @@ func firstOnly() Options {
 	}}
 }
 
-// An entry that a machine does not understand halts it there: what is before it is applied, of itself nothing, and
-// nothing after it, ever. Another machine that understands it goes on.
-func TestCase140_UnknownEntryHalts(t *testing.T) {
-	unknownField := func(m proto.Message) []byte { // a field that only a later version has
+// unknownEntries are entries that firstOnly cannot understand, in every place that something new may stand.
+func unknownEntries() map[string]func() *fsmpb.Entry {
+	unknownField := func() []byte { // of a later version
 		return protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1)
 	}
-	for name, bad := range map[string]func() *fsmpb.Entry{
+	return map[string]func() *fsmpb.Entry{
 		"NewerVersion":                 func() *fsmpb.Entry { e := batchEntry(1, putOp("k", "bad")); e.Version = 2; return e },
 		"NewerVersionUnderAStaleStamp": func() *fsmpb.Entry { e := batchEntry(9, putOp("k", "bad")); e.Version = 2; return e },
 		"UnknownKind": func() *fsmpb.Entry {
 			op := &fsmpb.Op{}
-			op.ProtoReflect().SetUnknown(unknownField(op))
+			op.ProtoReflect().SetUnknown(unknownField())
 			return batchEntry(1, putOp("k", "bad"), op)
 		},
 		"UnknownKindInThisVersion": func() *fsmpb.Entry { return batchEntry(1, putOp("k", "bad"), touchOp()) },
 		"UnknownFieldOfAKind": func() *fsmpb.Entry {
 			op := putOp("k", "bad")
-			op.GetPut().ProtoReflect().SetUnknown(unknownField(op))
+			op.GetPut().ProtoReflect().SetUnknown(unknownField())
 			return batchEntry(1, op)
 		},
 		"UnknownFieldOfAGuard": func() *fsmpb.Entry {
 			op := guarded(putOp("k", "bad"), fsmpb.Guard_SESSION, "", 1)
-			op.Guards[0].ProtoReflect().SetUnknown(unknownField(op))
+			op.Guards[0].ProtoReflect().SetUnknown(unknownField())
 			return batchEntry(1, op)
 		},
 		"UnknownKindOfGuard": func() *fsmpb.Entry { return batchEntry(1, guarded(putOp("k", "bad"), 9, "", 1)) },
 		"UnknownFieldOfASilence": func() *fsmpb.Entry {
 			op := checkpointOp(1, 1)
-			op.GetCheckpoint().Sessions[0].ProtoReflect().SetUnknown(unknownField(op))
+			op.GetCheckpoint().Sessions[0].ProtoReflect().SetUnknown(unknownField())
 			return batchEntry(1, op)
 		},
 		"UnknownFieldOfABatch": func() *fsmpb.Entry {
 			e := batchEntry(1, putOp("k", "bad"))
-			e.GetBatch().ProtoReflect().SetUnknown(unknownField(e))
+			e.GetBatch().ProtoReflect().SetUnknown(unknownField())
 			return e
 		},
 		"UnknownFieldOfAClaim": func() *fsmpb.Entry {
 			e := claimEntry(&fsmpb.Claim{Node: "b", Term: 9, Lease: 1, Replaces: 1})
-			e.GetClaim().ProtoReflect().SetUnknown(unknownField(e))
+			e.GetClaim().ProtoReflect().SetUnknown(unknownField())
 			return e
 		},
 		"UnknownBody": func() *fsmpb.Entry {
 			e := &fsmpb.Entry{Version: 1}
-			e.ProtoReflect().SetUnknown(unknownField(e))
+			e.ProtoReflect().SetUnknown(unknownField())
 			return e
 		},
 		"RaiseBeyond": func() *fsmpb.Entry { return batchEntry(1, putOp("k", "bad"), raiseOp(2)) },
-	} {
+	}
+}
+
+// An entry that a machine does not understand halts it there: what is before it is applied, of itself nothing, and
+// nothing after it, ever. Another machine that understands it goes on.
+func TestCase140_UnknownEntryHalts(t *testing.T) {
+	for name, bad := range unknownEntries() {
 		t.Run(name, func(t *testing.T) {
 			s := newShard(t, firstOnly())
 			s.claim("a", 1)
