@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -30,6 +31,10 @@ const (
 	minReplaceAfter        = 10 * time.Second
 	defaultStallTimeout    = 5 * time.Second
 	maxName                = 64
+	maxBootstrap           = 1024
+	maxTags                = 64
+	maxRecordText          = 400 // bytes of the gossiped record that name, zone, address and tags may share
+	tagCost                = 8   // bytes of it for a tag, on top of key and value
 )
 
 // TLSConfig replaces the certificates that are derived from Secret by the user's own. It is not supported yet: Open
@@ -68,7 +73,8 @@ type Config struct {
 	Replicas int
 	// Weight, MaxMoves and History are reserved for placement and watches. They have no effect yet.
 	Weight, MaxMoves, History int
-	// Tags are gossiped with the node's record, which has 512 bytes for all of it.
+	// Tags are gossiped with the node's record: at most 64, printable. Name, Zone, the address and all tags share 400 bytes, of
+	// which each tag takes 8 on top of its key and value.
 	Tags map[string]string
 	// Secret and OldSecrets are reserved: gossip encryption and TLS are not supported yet, and Open refuses them.
 	Secret     []byte
@@ -139,12 +145,13 @@ func (c Config) validate() error {
 	c.validateNames(&p)
 	c.validateAddresses(&p)
 	c.validateCluster(&p)
+	c.validateTags(&p)
 	p.duration("SessionTTL", c.SessionTTL, minSessionTTL, maxSessionTTL)
 	p.duration("ElectionTimeout", c.ElectionTimeout, minElectionTimeout, maxElectionTimeout)
 	if c.OwnerLease < 100*time.Millisecond || c.OwnerLease > c.ElectionTimeout {
 		p.add("OwnerLease", c.OwnerLease, "give 100ms to ElectionTimeout, or zero for 0.8 of it")
 	}
-	if c.SessionTTL < c.ElectionTimeout {
+	if c.SessionTTL < c.ElectionTimeout && c.SessionTTL >= minSessionTTL && c.ElectionTimeout <= maxElectionTimeout {
 		p.add("SessionTTL", c.SessionTTL, fmt.Sprintf("give at least ElectionTimeout, %v, or no session outlives an election", c.ElectionTimeout))
 	}
 	p.duration("RequestTimeout", c.RequestTimeout, 10*time.Millisecond, time.Hour)
@@ -178,6 +185,25 @@ func (c Config) validateNames(p *problems) {
 	}
 }
 
+// validateTags refuses what would not fit into the node's record, now or when it carries the cluster's UUID.
+func (c Config) validateTags(p *problems) {
+	if len(c.Tags) > maxTags {
+		p.add("Tags", fmt.Sprintf("(%d tags)", len(c.Tags)), fmt.Sprintf("give at most %d", maxTags))
+		return
+	}
+	addr := max(len(c.Bind), len(c.Advertise)) + len(":65535")
+	text := len(c.Name) + len(c.Zone) + addr
+	for k, v := range c.Tags {
+		if k == "" || !printable(k) || !printable(v) {
+			p.add("Tags", strconv.Quote(k)+": "+strconv.Quote(v), "give a key that is not empty, and printable text")
+		}
+		text += tagCost + len(k) + len(v)
+	}
+	if len(c.Tags) > 0 && text > maxRecordText {
+		p.add("Tags", fmt.Sprintf("(%d bytes with name, zone and address)", text), fmt.Sprintf("give at most %d in all", maxRecordText))
+	}
+}
+
 func (c Config) validateAddresses(p *problems) {
 	host, _, err := splitAddr(c.Bind)
 	switch {
@@ -193,9 +219,15 @@ func (c Config) validateAddresses(p *problems) {
 	if err == nil && c.Bind != "" && !isLoopback(host) && !c.Insecure {
 		p.add("Bind", strconv.Quote(c.Bind), "bind to loopback, or set Insecure on a network that you trust: encryption is not supported yet")
 	}
+	if strings.Contains(host, "%") && c.Advertise == "" {
+		p.add("Bind", strconv.Quote(c.Bind), "give Advertise too: an address with a zone means nothing to other machines")
+	}
 	if c.Advertise != "" {
-		host, _, err := splitAddr(c.Advertise)
+		var err error
+		host, _, err = splitAddr(c.Advertise)
 		switch {
+		case strings.Contains(host, "%"):
+			p.add("Advertise", strconv.Quote(c.Advertise), "give an address without a zone: a zone means nothing to other machines")
 		case err != nil:
 			p.add("Advertise", strconv.Quote(c.Advertise), err.Error())
 		case isWildcard(host):
@@ -204,9 +236,18 @@ func (c Config) validateAddresses(p *problems) {
 			p.add("Advertise", strconv.Quote(c.Advertise), "advertise loopback, or set Insecure on a network that you trust")
 		}
 	}
+	c.validateJoin(p, host)
+}
+
+// validateJoin checks the seeds. own is the host that peers are to reach this node at.
+func (c Config) validateJoin(p *problems, own string) {
 	for i, a := range c.Join {
-		if _, port, err := splitAddr(a); err != nil || port == 0 {
+		host, port, err := splitAddr(a)
+		switch ip := net.ParseIP(host); {
+		case err != nil || host == "" || port == 0:
 			p.add(fmt.Sprintf("Join[%d]", i), strconv.Quote(a), "give host:port with a port above zero")
+		case ip != nil && !ip.IsLoopback() && isLoopback(own):
+			p.add(fmt.Sprintf("Join[%d]", i), strconv.Quote(a), "join loopback addresses only, or give a Bind or Advertise that other machines reach")
 		}
 	}
 }
@@ -225,11 +266,15 @@ func (c Config) validateCluster(p *problems) {
 		p.add("Bootstrap", c.Bootstrap, "give 0 to only join, 1, or at least Replicas")
 	case c.Bootstrap > 1 && c.Bootstrap < c.Replicas:
 		p.add("Bootstrap", c.Bootstrap, fmt.Sprintf("give 0, 1, or at least Replicas, %d", c.Replicas))
+	case c.Bootstrap > maxBootstrap:
+		p.add("Bootstrap", c.Bootstrap, fmt.Sprintf("give at most %d", maxBootstrap))
 	case c.Bootstrap > 0 && c.NoReplicas:
 		p.add("NoReplicas", true, "leave it false on nodes that found a cluster")
 	}
-	if c.Weight < 0 || c.MaxMoves < 0 || c.History < 0 {
-		p.add("Weight, MaxMoves, History", [3]int{c.Weight, c.MaxMoves, c.History}, "give no negative number")
+	for field, v := range map[string]int{"Weight": c.Weight, "MaxMoves": c.MaxMoves, "History": c.History} {
+		if v < 0 {
+			p.add(field, v, "give no negative number")
+		}
 	}
 }
 
