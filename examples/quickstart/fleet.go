@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,6 +77,14 @@ func (f *fleet) start(ctx context.Context, p *process) error {
 		return err
 	}
 	return f.until(ctx, p.name+" to listen", func() bool { return p.addr != "" })
+}
+
+// restart starts a process again after its end.
+func (f *fleet) restart(ctx context.Context, p *process) error {
+	if err := f.until(ctx, p.name+" to end", func() bool { return !p.alive }); err != nil {
+		return err
+	}
+	return f.start(ctx, p)
 }
 
 // awaitReady waits until all processes have joined, caught up, and every shard has an owner.
@@ -171,9 +178,9 @@ func (f *fleet) hear(r report) error {
 	case hasFailed:
 		return fmt.Errorf("%s failed: %s", p.name, r.Err)
 	case hasEnded:
+		p.alive = false
 		clear(f.holds[p])
-		if !p.ended {
-			p.ended = true
+		if !p.doomed {
 			return fmt.Errorf("%s ended: %s\n%s", p.name, r.Err, p.logTail())
 		}
 	}
@@ -224,13 +231,4 @@ func (f *fleet) endAll() {
 		ending.Go(func() { p.end(5 * time.Second) }) // stops when the process is gone
 	}
 	ending.Wait()
-}
-
-// kill kills a process without a warning and waits until the kernel has it gone.
-func (f *fleet) kill(p *process) error {
-	if err := p.signal(os.Kill); err != nil {
-		return err
-	}
-	<-p.gone
-	return nil
 }

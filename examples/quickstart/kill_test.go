@@ -121,8 +121,7 @@ func (k *killer) round(ctx context.Context, round, customers int) error {
 		return fmt.Errorf("round %d: %w", round, err)
 	}
 	k.keepAcked(writes)
-	<-victim.gone
-	if err := f.start(ctx, victim); err != nil {
+	if err := f.restart(ctx, victim); err != nil {
 		return err
 	}
 	if err := f.tellAll(order{Do: doBill, Customers: customers}); err != nil {

@@ -19,10 +19,11 @@ type process struct {
 	name, dir string
 	addr      string // where its node listened last
 
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	gone  chan struct{} // closed when it has ended and all it said was read
-	ended bool          // its end was noticed, or was our wish
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	gone   chan struct{} // closed when it has ended and all it said was read
+	alive  bool          // it was started, and its end was not heard of
+	doomed bool          // its end is our wish
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
@@ -52,7 +53,7 @@ func (p *process) start(binary string, args []string, reports chan<- report, don
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	p.gone, p.ended = make(chan struct{}), false
+	p.gone, p.alive, p.doomed = make(chan struct{}), true, false
 	go p.listen(p.cmd, stdout, p.gone, reports, done) // stops when the process ends, which end waits for
 	return nil
 }
@@ -90,7 +91,7 @@ func (p *process) tell(o order) error {
 // signal sends a signal to this process alone. It cannot hit another: the pid is not free before the process was waited for.
 func (p *process) signal(s os.Signal) error {
 	if s == os.Kill {
-		p.ended = true
+		p.doomed = true
 	}
 	if err := p.cmd.Process.Signal(s); err != nil {
 		return fmt.Errorf("send %v to %s: %w", s, p.name, err)
@@ -103,7 +104,7 @@ func (p *process) end(patience time.Duration) {
 	if p.cmd == nil || p.cmd.Process == nil {
 		return
 	}
-	p.ended = true
+	p.doomed = true
 	_ = p.stdin.Close()
 	t := time.NewTimer(patience)
 	defer t.Stop()

@@ -23,8 +23,9 @@ const (
 
 // A story is the fleet's fate, told on the screen.
 type story struct {
-	fleet *fleet
-	show  *screen
+	fleet  *fleet
+	show   *screen
+	killed *process // which was, and waits to be started again
 }
 
 // tell tells all of it. The error is errNotOnce if a customer was not billed exactly once; any other means that the story broke off.
@@ -68,6 +69,7 @@ func (s *story) kill(ctx context.Context) error {
 		return err
 	}
 	victim := f.busiest()
+	s.killed = victim
 	if err := f.until(ctx, "the first charges", func() bool { return len(f.billed) >= untilKill/4 }); err != nil {
 		return err
 	}
@@ -88,26 +90,21 @@ func (s *story) kill(ctx context.Context) error {
 func (s *story) restart(ctx context.Context) error {
 	f := s.fleet
 	s.show.title("The killed process is started again, on its directory")
-	for _, p := range f.procs {
-		if !p.ended {
-			continue
-		}
-		<-p.gone
-		begun := time.Now()
-		if err := f.start(ctx, p); err != nil {
-			return err
-		}
-		s.show.say("%s runs as process %d", p.name, p.pid())
-		if err := f.awaitReady(ctx); err != nil {
-			return err
-		}
-		s.show.say("After %s it has caught up, and all three are ready.", since(begun))
-		if err := f.until(ctx, "some shards to move back", func() bool { return len(f.owned(p)) >= shards/4 }); err != nil {
-			return err
-		}
-		s.show.say("After %s shards have moved back to it, handed over one by one in good order:", since(begun))
-		s.showOwners()
+	p := s.killed
+	begun := time.Now()
+	if err := f.restart(ctx, p); err != nil {
+		return err
 	}
+	s.show.say("%s runs as process %d", p.name, p.pid())
+	if err := f.awaitReady(ctx); err != nil {
+		return err
+	}
+	s.show.say("After %s it has caught up, and all three are ready.", since(begun))
+	if err := f.until(ctx, "some shards to move back", func() bool { return len(f.owned(p)) >= shards/4 }); err != nil {
+		return err
+	}
+	s.show.say("After %s shards have moved back to it, handed over one by one in good order:", since(begun))
+	s.showOwners()
 	return nil
 }
 

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+const (
+	shards = 16
+	third  = shards / 3
+
+	killGoal     = 4 * time.Second
+	shutdownGoal = 300 * time.Millisecond
+)
+
+// measureFailover kills and shuts down nodes in turn and prints a table.
+func measureFailover(ctx context.Context, out io.Writer, rounds int) (err error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "oarlock-bench-")
+	if err != nil {
+		return err
+	}
+	p := newProcs(binary, dir)
+	defer func() {
+		err = errors.Join(err, p.close())
+		if err == nil || ctx.Err() != nil {
+			err = errors.Join(err, os.RemoveAll(dir)) // else the logs stay
+		}
+	}()
+	before := loadAverage()
+	for _, w := range p.all {
+		if err := p.start(ctx, w); err != nil {
+			return err
+		}
+	}
+	var kills, shutdowns, calls []time.Duration
+	for i := range rounds {
+		took, err := p.kill(ctx, p.all[i%len(p.all)])
+		if err != nil {
+			return fmt.Errorf("kill %d: %w", i+1, err)
+		}
+		kills = append(kills, took)
+	}
+	for i := range rounds {
+		took, call, err := p.shutdown(ctx, p.all[i%len(p.all)])
+		if err != nil {
+			return fmt.Errorf("shutdown %d: %w", i+1, err)
+		}
+		shutdowns, calls = append(shutdowns, took), append(calls, call)
+	}
+	fmt.Fprintf(out, "3 processes, %d shards, default settings, %d CPUs, load average %s at begin, %s at end\n\n",
+		shards, runtime.NumCPU(), before, loadAverage())
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "until every shard has a new owner\tn\tmin\tp50\tp99\tmax\tgoal")
+	row(w, "after SIGKILL", kills, killGoal)
+	row(w, "after Shutdown", shutdowns, shutdownGoal)
+	row(w, "Shutdown call", calls, 0)
+	return w.Flush()
+}
+
+// kill measures one kill and starts the victim again.
+func (p *procs) kill(ctx context.Context, victim *process) (took time.Duration, err error) {
+	if err := p.settle(ctx, third); err != nil {
+		return 0, err
+	}
+	before := p.owned(victim)
+	victim.ending = true
+	begun := time.Now()
+	if err := victim.cmd.Process.Kill(); err != nil {
+		return 0, err
+	}
+	took, err = p.takeover(ctx, before, begun)
+	if err != nil {
+		return 0, err
+	}
+	return took, p.restart(ctx, victim)
+}
+
+// shutdown measures one Shutdown and starts the victim again.
+func (p *procs) shutdown(ctx context.Context, victim *process) (took, call time.Duration, err error) {
+	if err := p.settle(ctx, third); err != nil {
+		return 0, 0, err
+	}
+	before := p.owned(victim)
+	victim.ending = true
+	p.shut = report{}
+	begun := time.Now()
+	if err := p.tell(victim, doShutdown); err != nil {
+		return 0, 0, err
+	}
+	took, err = p.takeover(ctx, before, begun)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := p.until(ctx, "Shutdown to return", func() bool { return p.shut.from == victim }); err != nil {
+		return 0, 0, err
+	}
+	return took, p.shut.Took, p.restart(ctx, victim)
+}
+
+// takeover waits until each shard, given as it was, has a new owner with a higher token, and says when the last one had.
+func (p *procs) takeover(ctx context.Context, before map[int]owner, begun time.Time) (took time.Duration, err error) {
+	err = p.until(ctx, "takeover", func() bool {
+		for s, was := range before {
+			if now := p.owners[s]; now.by == was.by || now.token <= was.token {
+				return false
+			}
+		}
+		return true
+	})
+	for s := range before {
+		took = max(took, p.owners[s].at.Sub(begun))
+	}
+	return took, err
+}
+
+// row prints one line of the table. A goal of 0 is none.
+func row(w io.Writer, name string, d []time.Duration, goal time.Duration) {
+	verdict := ""
+	if goal > 0 {
+		verdict = fmt.Sprintf("p99 <= %v: met", goal)
+		if quantile(d, 99) > goal {
+			verdict = fmt.Sprintf("p99 <= %v: missed", goal)
+		}
+	}
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", name, len(d),
+		short(quantile(d, 0)), short(quantile(d, 50)), short(quantile(d, 99)), short(quantile(d, 100)), verdict)
+}
+
+func short(d time.Duration) string { return d.Round(time.Millisecond).String() }
+
+// loadAverage is that of the last minute, where the system tells.
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	return first
+}
