@@ -3,10 +3,15 @@ package node
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
+
+// applyTime is what the other replicas get to apply the release before one of them is asked to lead: Raft's library skips a
+// campaign while an entry is committed and not applied, and then refuses to be asked again for an election timeout.
+const applyTime = 20 * time.Millisecond
 
 // handOver gives the shard to the replica to, 0 for any. It ends the callbacks and waits for them up to the drain timeout, stops
 // serving, ends the lease and only then proposes the release, whatever becomes of it; then it asks Raft to let the other lead.
@@ -26,7 +31,7 @@ func (o *ownership) handOver(ctx context.Context, to uint64) error {
 	}
 	silences := o.renewal.silences()
 	good := o.good()
-	o.l.paused.Store(int64(o.l.now() + n.c.ElectionTimeout))
+	o.l.pause(o.l.now() + n.c.ElectionTimeout)
 	o.end(ErrHandedOver)
 	var err error
 	switch {
@@ -35,6 +40,7 @@ func (o *ownership) handOver(ctx context.Context, to uint64) error {
 		err = fmt.Errorf("hand over shard %d: callbacks still run", o.l.g.id)
 	case good:
 		o.release(ctx, silences)
+		sleep(ctx, applyTime)
 	}
 	o.transfer(ctx, to)
 	return err
@@ -88,6 +94,9 @@ func (n *Node) handOverAll(ctx context.Context) error {
 	errs := make(chan error)
 	count := 0
 	for _, g := range cl.groups {
+		if g.local != nil {
+			g.local.pause(math.MaxInt64) // a shard that comes back, or comes now, is not claimed any more
+		}
 		if o := g.owned(); o != nil {
 			count++
 			go func() { errs <- o.handOver(ctx, n.successor(g)) }() // stops when handed over, within the drain timeout and ctx

@@ -41,6 +41,16 @@ func newLocal(g *group, replica uint64) *local {
 
 func (l *local) now() time.Duration { return l.g.n.env.Clock.Now() }
 
+// pause keeps this node from claiming the shard before the given time since boot.
+func (l *local) pause(until time.Duration) {
+	for {
+		was := l.paused.Load()
+		if int64(until) <= was || l.paused.CompareAndSwap(was, int64(until)) {
+			return
+		}
+	}
+}
+
 func (l *local) view() owner.View { return l.g.n.disk.host.View(l.g.id) }
 
 // leaderChanged is a hint that it is worth to look.
