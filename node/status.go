@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -211,42 +212,40 @@ func (n *Node) endSessions(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*n.c.ElectionTimeout)
 	defer cancel()
-	done := make(chan struct{})
-	count := 0
+	var wg sync.WaitGroup
 	for _, g := range cl.groups {
-		s := g.sessions.live()
-		if s == nil {
-			continue
+		for _, x := range g.sessions.live() {
+			wg.Go(func() { // stops when the session's end is in the log, or with ctx
+				if err := x.close(ctx); err != nil {
+					n.log.Debug("session was not ended", "shard", g.id, "err", err)
+				}
+			})
 		}
-		count++
-		go func() { // stops when the session's end is in the log, or with ctx
-			defer func() { done <- struct{}{} }()
-			s.end(ErrNotHeld)
-			_, _ = g.call(ctx, "end session", &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: []uint64{uint64(s.id())}}}})
-		}()
 	}
-	for range count {
-		<-done
-	}
+	wg.Wait()
 }
 
 // endFormerSessions ends the sessions of this node's former incarnations: they died with their process, which is certain on the same
-// boot of the machine, since it held the directory's lock.
+// boot of the machine, since it held the directory's lock. A shard that has no owner now holds up no other.
 func (n *Node) endFormerSessions(ctx context.Context) {
 	if !n.home.sameBoot || n.me.Incarnation == 1 {
 		return
 	}
-	began := time.Now()
 	for _, g := range n.cluster.Load().groups {
-		op := &fsmpb.Op{Kind: &fsmpb.Op_EndFormer{EndFormer: &fsmpb.EndFormer{Node: n.ID(), Incarnation: n.me.Incarnation}}}
-		for ctx.Err() == nil {
-			actx, cancel := context.WithTimeout(ctx, n.c.RequestTimeout)
-			_, err := g.call(actx, "end former sessions", op)
-			cancel()
-			if err == nil {
-				break
-			}
+		n.life.tasks.spawn(func() { g.endFormerSessions(ctx) }) // stops when done, or with ctx
+	}
+}
+
+func (g *group) endFormerSessions(ctx context.Context) {
+	began := time.Now()
+	op := &fsmpb.Op{Kind: &fsmpb.Op_EndFormer{EndFormer: &fsmpb.EndFormer{Node: g.n.ID(), Incarnation: g.n.me.Incarnation}}}
+	for ctx.Err() == nil {
+		actx, cancel := context.WithTimeout(ctx, g.n.c.RequestTimeout)
+		_, err := g.call(actx, "end former sessions", op)
+		cancel()
+		if err == nil {
+			g.n.log.Debug("ended sessions of former incarnations", "shard", g.id, "took", time.Since(began))
+			return
 		}
 	}
-	n.log.Debug("ended sessions of former incarnations", "took", time.Since(began))
 }
