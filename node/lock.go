@@ -13,8 +13,11 @@ import (
 
 // LockOptions are for Lock and TryLock; nil is the default.
 type LockOptions struct {
-	// TTL, MaxHold and Grace are reserved. A lock that sets one fails with ErrInvalid.
-	TTL, MaxHold, Grace time.Duration
+	// TTL, 1 s to 1 h, gives the lock a session of its own: that long it outlives a process that dies. Zero: the node's session with
+	// the shard, or that of the view.
+	TTL time.Duration
+	// MaxHold and Grace are reserved. A lock that sets one fails with ErrInvalid.
+	MaxHold, Grace time.Duration
 	// Wait bounds the time in the queue; then Lock fails with ErrHeld. Zero: only ctx bounds it.
 	Wait time.Duration
 	// Value is shown to others while the lock is held or waited for, at most 64 KiB.
@@ -26,6 +29,7 @@ type Lock struct {
 	hold  hold
 	s     *session
 	name  string
+	own   bool          // the session is the lock's own
 	turn  chan struct{} // holds an element while a release is under way
 	tried bool          // under turn: a release may have been done
 }
@@ -62,18 +66,35 @@ func (s *Shard) lock(ctx context.Context, name string, o *LockOptions, try bool)
 		return nil, err
 	}
 	for {
-		x, err := g.sessions.get(ctx)
+		x, implicit, err := s.lockSession(ctx, g, o)
 		if err != nil {
 			return nil, fmt.Errorf("lock %q: %w", name, err)
 		}
-		a := &acquisition{x: x, name: name, wait: o.Wait}
+		a := &acquisition{x: x, name: name, wait: o.Wait, own: o.TTL > 0}
 		op := &fsmpb.Op{Guards: s.guards, Kind: &fsmpb.Op_Lock{Lock: &fsmpb.Lock{Name: []byte(name), Try: try, Value: o.Value}}}
 		l, err := a.run(ctx, op)
-		if errors.Is(err, errNoSession) && ctx.Err() == nil {
-			continue // nothing was done: with a new session
+		switch {
+		case !errors.Is(err, errNoSession):
+			return l, err
+		case !implicit:
+			return nil, fmt.Errorf("lock %q: %w: the session ended", name, ErrLost)
+		case ctx.Err() != nil:
+			return nil, gaveUp(ctx, "lock", false)
 		}
-		return l, err
+		// Nothing was done: again, with a new session.
 	}
+}
+
+// lockSession is the session that a lock will hang on: one of its own if it has a TTL.
+func (s *Shard) lockSession(ctx context.Context, g *group, o *LockOptions) (x *session, implicit bool, err error) {
+	if o.TTL == 0 {
+		return s.session(ctx, g)
+	}
+	if err := s.n.checkTTL(o.TTL); err != nil {
+		return nil, false, err
+	}
+	x, err = g.sessions.openFor(ctx, o.TTL)
+	return x, false, err
 }
 
 func (o *LockOptions) check(name string) error {
@@ -84,8 +105,8 @@ func (o *LockOptions) check(name string) error {
 		return fmt.Errorf("lock: %w: the name has %d bytes, at most %d are allowed", ErrTooLarge, len(name), fsm.MaxName)
 	case len(o.Value) > fsm.MaxLockValue:
 		return fmt.Errorf("lock: %w: the value has %d bytes, at most %d are allowed", ErrTooLarge, len(o.Value), fsm.MaxLockValue)
-	case o.TTL != 0 || o.MaxHold != 0 || o.Grace != 0:
-		return fmt.Errorf("lock: %w: LockOptions.TTL, MaxHold and Grace are not supported yet", ErrInvalid)
+	case o.MaxHold != 0 || o.Grace != 0:
+		return fmt.Errorf("lock: %w: LockOptions.MaxHold and Grace are not supported yet", ErrInvalid)
 	case o.Wait < 0:
 		return fmt.Errorf("lock: %w: LockOptions.Wait = %v: give no negative time", ErrInvalid, o.Wait)
 	}
@@ -98,6 +119,7 @@ type acquisition struct {
 	seq  uint64
 	name string
 	wait time.Duration
+	own  bool // the session is the lock's own, and ends with it
 }
 
 func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*Lock, error) {
@@ -129,6 +151,9 @@ func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*Lock, error) {
 func (a *acquisition) settle(res *fsmpb.Result) (*Lock, error) {
 	if res.GetStatus() != fsmpb.Result_OK {
 		a.x.seqs.finish(a.seq)
+		if a.own {
+			a.undo()
+		}
 		if res.GetStatus() == fsmpb.Result_HELD {
 			return nil, fmt.Errorf("lock %q: %w", a.name, ErrHeld)
 		}
@@ -138,7 +163,7 @@ func (a *acquisition) settle(res *fsmpb.Result) (*Lock, error) {
 		}
 		return nil, err
 	}
-	l := &Lock{s: a.x, name: a.name, turn: make(chan struct{}, 1)}
+	l := &Lock{s: a.x, name: a.name, own: a.own, turn: make(chan struct{}, 1)}
 	l.hold.init(a.x.g.n.env.Clock, Token(res.GetToken()), &a.x.lease)
 	if !a.x.attach(&l.hold) || l.hold.strict() != nil {
 		a.undo()
@@ -185,6 +210,10 @@ func (a *acquisition) undo() {
 	n := a.x.g.n
 	n.life.tasks.spawn(func() { // stops when undone, or with the session, or with the node
 		ctx := a.x.hold.context(n.life.ctx)
+		if a.own {
+			_ = a.x.close(ctx) // if it fails the session times out
+			return
+		}
 		op := &fsmpb.Op{Kind: &fsmpb.Op_CancelLock{CancelLock: &fsmpb.CancelLock{Seq: a.seq}}}
 		if _, err := a.x.call(ctx, "cancel lock", nil, op); err == nil {
 			a.x.seqs.finish(a.seq)
@@ -288,6 +317,17 @@ func (l *Lock) Unlock(ctx context.Context) error {
 }
 
 func (l *Lock) unlock(ctx context.Context) error {
+	if l.own {
+		l.s.detach(&l.hold) // the end of its session is to be its release, not its loss
+		if err := l.s.close(ctx); err != nil {
+			if !l.s.attach(&l.hold) {
+				l.hold.end(ErrLost)
+			}
+			return fmt.Errorf("unlock %q: %w", l.name, err)
+		}
+		l.hold.release()
+		return nil
+	}
 	op := &fsmpb.Op{Kind: &fsmpb.Op_Unlock{Unlock: &fsmpb.Unlock{Name: []byte(l.name), Token: uint64(l.hold.token)}}}
 	res, err := l.s.call(ctx, "unlock", nil, op)
 	switch {

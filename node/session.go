@@ -102,118 +102,7 @@ func (s *session) detach(h *hold) {
 	delete(s.holds, h)
 }
 
-// sequence numbers a session's operations and knows below which all are answered.
-type sequence struct {
-	mu   sync.Mutex // guards the fields below
-	last uint64
-	low  uint64              // all up to it are answered
-	done map[uint64]struct{} // answered, above low
-}
-
-// begin takes the next number.
-func (q *sequence) begin() (seq, low uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.last++
-	return q.last, q.low
-}
-
-// finish notes that seq is answered and will not be sent again. It may be called more than once.
-func (q *sequence) finish(seq uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if seq <= q.low {
-		return
-	}
-	if q.done == nil {
-		q.done = map[uint64]struct{}{}
-	}
-	q.done[seq] = struct{}{}
-	for {
-		if _, ok := q.done[q.low+1]; !ok {
-			return
-		}
-		q.low++
-		delete(q.done, q.low)
-	}
-}
-
-// sessions are a node's sessions with one shard: the implicit one, made when first needed.
-type sessions struct {
-	g *group
-
-	mu      sync.Mutex // guards the fields below
-	current *session
-	opening *opening
-	closed  error // set when no more are made
-}
-
-type opening struct {
-	done chan struct{}
-	s    *session
-	err  error
-}
-
-func (m *sessions) init(g *group) { m.g = g }
-
-// get returns the live session, opening one if there is none. Callers share an opening; each waits for its own ctx.
-func (m *sessions) get(ctx context.Context) (*session, error) {
-	for {
-		s, err := m.getOnce(ctx)
-		if !errors.Is(err, ErrNoQuorum) || ctx.Err() != nil {
-			return s, err
-		}
-	}
-}
-
-func (m *sessions) getOnce(ctx context.Context) (*session, error) {
-	m.mu.Lock()
-	if m.closed != nil {
-		defer m.mu.Unlock()
-		return nil, m.closed
-	}
-	if s := m.current; s != nil && s.good() {
-		m.mu.Unlock()
-		return s, nil
-	}
-	o := m.opening
-	if o == nil {
-		o = &opening{done: make(chan struct{})}
-		m.opening = o
-		if !m.g.n.life.tasks.spawn(func() { m.open(o) }) { // stops when opened, or with the node
-			m.opening = nil
-			m.mu.Unlock()
-			return nil, ErrClosed
-		}
-	}
-	m.mu.Unlock()
-	select {
-	case <-o.done:
-		return o.s, o.err
-	case <-ctx.Done():
-		return nil, gaveUp(ctx, "open session", false)
-	}
-}
-
-// open makes a session. A nonce makes it safe to ask again; the deadline counts from before the first time it was asked.
-func (m *sessions) open(o *opening) {
-	ctx, cancel := context.WithTimeout(m.g.n.life.ctx, m.g.n.c.RequestTimeout)
-	defer cancel()
-	s, err := m.g.openSession(ctx, m.g.n.c.SessionTTL)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err == nil && m.closed != nil {
-		s, err = nil, m.closed
-	}
-	o.s, o.err = s, err
-	m.opening = nil
-	if err == nil {
-		m.current = s
-		m.g.n.renewer.add(s)
-	}
-	close(o.done)
-}
-
+// openSession makes a session. A nonce makes it safe to ask again; the deadline counts from before the first time it was asked.
 func (g *group) openSession(ctx context.Context, ttl time.Duration) (*session, error) {
 	nonce := make([]byte, 16)
 	if _, err := rand.Read(nonce); err != nil {
@@ -244,32 +133,115 @@ func (g *group) openSession(ctx context.Context, ttl time.Duration) (*session, e
 	return s, nil
 }
 
-// forget is called when a session ended.
-func (m *sessions) forget(s *session) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.current == s {
-		m.current = nil
-	}
-	m.g.n.renewer.remove(s)
+// A Session is a lease of this node with one shard, made by Shard.Session: what is held through the view Shard.In hangs on it and ends
+// with it. It is renewed in the background until it is closed or lost. Its token was minted when it was made.
+type Session struct {
+	s *session
+
+	turn chan struct{} // holds an element while it is being closed
 }
 
-// endAll ends the sessions here and makes no more.
-func (m *sessions) endAll(cause error) {
-	m.mu.Lock()
-	if m.closed == nil {
-		m.closed = ErrClosed
+var _ Hold = (*Session)(nil)
+
+// Session makes a session with a TTL of 1 s to 1 h, zero for Config.SessionTTL, beside the implicit one that other calls use. Errors:
+// ErrNoQuorum: not done, ErrInvalid, ErrClosed. One that nobody knows of, because the answer was lost, times out.
+func (s *Shard) Session(ctx context.Context, ttl time.Duration) (*Session, error) {
+	if ttl == 0 {
+		ttl = s.n.c.SessionTTL
 	}
-	s := m.current
-	m.mu.Unlock()
-	if s != nil {
-		s.end(cause)
+	if err := s.n.checkTTL(ttl); err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
 	}
+	ctx, end, err := s.n.begin(ctx, true)
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	defer end()
+	g, err := s.group(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x, err := g.sessions.openFor(ctx, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{s: x, turn: make(chan struct{}, 1)}, nil
 }
 
-// live is the session if there is one.
-func (m *sessions) live() *session {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.current
+// checkTTL refuses a TTL out of bounds, or one that no election outlasts.
+func (n *Node) checkTTL(ttl time.Duration) error {
+	low := max(minSessionTTL, n.c.ElectionTimeout)
+	if ttl < low || ttl > maxSessionTTL {
+		return fmt.Errorf("%w: TTL = %v: give %v to %v", ErrInvalid, ttl, low, maxSessionTTL)
+	}
+	return nil
+}
+
+// Token is the session's token, 0 for a zero value.
+func (x *Session) Token() Token {
+	if x == nil || x.s == nil {
+		return 0
+	}
+	return x.s.id()
+}
+
+// Check is nil while the session is trusted, else ErrLost or ErrNotHeld. See Hold.
+func (x *Session) Check() error {
+	if x == nil || x.s == nil {
+		return ErrNotHeld
+	}
+	return x.s.hold.check()
+}
+
+// Done is closed when the session is lost or closed. See Hold.
+func (x *Session) Done() <-chan struct{} {
+	if x == nil || x.s == nil {
+		return (&hold{}).channel()
+	}
+	return x.s.hold.channel()
+}
+
+// Context ends with parent or with the session. See Hold.
+func (x *Session) Context(parent context.Context) context.Context {
+	if x == nil || x.s == nil {
+		return (&hold{}).context(parent)
+	}
+	return x.s.hold.context(parent)
+}
+
+// Close ends the session and all that hangs on it. ErrNotHeld: it was closed before, or is a zero value. ErrLost: it was lost before; nobody
+// is asked. After any other error, such as ErrUnknown or ErrNoQuorum, it may live on: call it again.
+func (x *Session) Close(ctx context.Context) error {
+	if x == nil || x.s == nil {
+		return fmt.Errorf("close session: %w", ErrNotHeld)
+	}
+	ctx, end, err := x.s.g.n.begin(ctx, true)
+	if err != nil {
+		return fmt.Errorf("close session: %w", err)
+	}
+	defer end()
+	select {
+	case x.turn <- struct{}{}:
+		defer func() { <-x.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("close session: %w", context.Cause(ctx))
+	}
+	if err := x.s.hold.strict(); err != nil {
+		return fmt.Errorf("close session: %w", err)
+	}
+	return x.s.close(ctx)
+}
+
+// close ends the session in the log, and then here.
+func (s *session) close(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("close session: %w", context.Cause(ctx))
+	}
+	_, err := s.g.call(ctx, "close session", &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: []uint64{uint64(s.id())}}}})
+	if err != nil {
+		return err
+	}
+	s.hold.release()
+	s.end(ErrNotHeld)
+	return nil
 }

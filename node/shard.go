@@ -12,8 +12,9 @@ import (
 // node, wherever the shard's owner is.
 type Shard struct {
 	n      *Node
-	id     int    // 0: by key
-	key    string // resolved once the number of shards is known
+	id     int      // 0: by key
+	key    string   // resolved once the number of shards is known
+	in     *session // of the view; nil: the implicit one
 	guards []*fsmpb.Guard
 	err    error // of the view: every call fails with it
 }
@@ -86,18 +87,49 @@ func (s *Shard) Guarded(h Hold) *Shard {
 	return &v
 }
 
+// In returns a view through which what is acquired or written hangs on x, which must be of this shard. Views combine. A zero session
+// makes every call fail with ErrInvalid; after x has ended every call fails with ErrLost.
+func (s *Shard) In(x *Session) *Shard {
+	v := *s
+	switch {
+	case x == nil || x.s == nil:
+		v.err = fmt.Errorf("%w: a zero session", ErrInvalid)
+	case v.ID() != 0 && v.ID() != int(x.s.g.id):
+		v.err = fmt.Errorf("%w: session of shard %d used in shard %d", ErrInvalid, x.s.g.id, v.ID())
+	default:
+		v.in = x.s
+	}
+	return &v
+}
+
+// session is the session that the view's calls use, and whether another may take its place once it has ended.
+func (s *Shard) session(ctx context.Context, g *group) (x *session, implicit bool, err error) {
+	if s.in != nil {
+		if !s.in.good() {
+			return nil, false, fmt.Errorf("%w: the session ended", ErrLost)
+		}
+		return s.in, false, nil
+	}
+	x, err = g.sessions.get(ctx)
+	return x, true, err
+}
+
 func guardOf(h Hold) (g *fsmpb.Guard, shard int, err error) {
 	switch x := h.(type) {
 	case *Lock:
 		if x != nil && x.s != nil {
 			return &fsmpb.Guard{Kind: fsmpb.Guard_LOCK, Name: []byte(x.name), Token: uint64(x.Token())}, int(x.s.g.id), nil
 		}
+	case *Session:
+		if x != nil && x.s != nil {
+			return &fsmpb.Guard{Kind: fsmpb.Guard_SESSION, Token: uint64(x.Token())}, int(x.s.g.id), nil
+		}
 	case Ownership:
 		if x.o != nil {
 			return &fsmpb.Guard{Kind: fsmpb.Guard_OWNERSHIP, Token: uint64(x.Token())}, int(x.o.l.g.id), nil
 		}
 	}
-	return nil, 0, fmt.Errorf("%w: guard of type %T is not a lock or ownership", ErrInvalid, h)
+	return nil, 0, fmt.Errorf("%w: guard of type %T is no lock, session or ownership with a grant", ErrInvalid, h)
 }
 
 // group waits until the node belongs to a cluster and returns the shard's group.
@@ -152,13 +184,16 @@ func (s *Shard) write(ctx context.Context, what string, op *fsmpb.Op) (*fsmpb.Re
 		return nil, err
 	}
 	for {
-		x, err := g.sessions.get(ctx)
+		x, implicit, err := s.session(ctx, g)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 		res, err := x.call(ctx, what, s.guards, op)
 		if errors.Is(err, errNoSession) {
-			continue
+			if implicit {
+				continue
+			}
+			return nil, fmt.Errorf("%s: %w: the session ended", what, ErrLost)
 		}
 		return checked(what, res, err)
 	}
