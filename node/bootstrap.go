@@ -9,11 +9,14 @@ import (
 
 	"github.com/oarlock/oarlock/membership"
 	"github.com/oarlock/oarlock/node/internal/wire"
-	"github.com/oarlock/oarlock/transport/rpc"
 )
 
-// foundingTick is how often a node without a cluster looks around.
-const foundingTick = 250 * time.Millisecond
+const (
+	// foundingTick is how often a node without a cluster looks around.
+	foundingTick = 250 * time.Millisecond
+	// lastRefusal is the longest pause before a node whose plans are refused proposes another.
+	lastRefusal = time.Minute
+)
 
 // founding is how a node without a cluster comes to belong to one. It guards the identity while the node runs.
 //
@@ -25,6 +28,10 @@ type founding struct {
 
 	mu     sync.Mutex // guards n.home.id and n.home.plan, and that they are saved in order
 	logged string     // the last obstacle that was logged
+
+	// Of the goroutine that runs:
+	pause time.Duration // after the next refusal
+	next  time.Time     // not to propose before
 }
 
 // live founds, joins or resumes, and then runs the cluster's part on this node.
@@ -65,13 +72,14 @@ func (f *founding) step(ctx context.Context) *wire.Plan {
 	if founded {
 		return plan
 	}
-	if plan := f.joinFounded(ctx); plan != nil {
-		return plan
-	}
-	if f.n.c.Bootstrap == 0 {
-		return nil
+	joined, heard := f.joinFounded(ctx)
+	if joined != nil {
+		return joined
 	}
 	if plan == nil {
+		if heard || f.n.c.Bootstrap == 0 {
+			return nil
+		}
 		if plan = f.propose(); plan == nil {
 			return nil
 		}
@@ -98,31 +106,37 @@ func (f *founding) obstacle(msg string, kv ...any) {
 	}
 }
 
-// joinFounded joins the cluster that gossip knows of.
-func (f *founding) joinFounded(ctx context.Context) *wire.Plan {
+// joinFounded joins the cluster that gossip knows of. heard says that it knows of any, reached or not: then this node founds none.
+func (f *founding) joinFounded(ctx context.Context) (plan *wire.Plan, heard bool) {
 	var members []membership.Member
 	clusters := map[string]bool{}
 	for _, m := range f.n.net.gossip.Members() {
-		if m.Cluster != "" && m.ID != f.n.ID() && m.State == membership.Alive {
+		if m.Cluster == "" || m.ID == f.n.ID() {
+			continue
+		}
+		heard = true
+		if m.State == membership.Alive {
 			members = append(members, m)
 			clusters[m.Cluster] = true
 		}
 	}
 	if len(clusters) > 1 {
 		f.obstacle("sees two clusters and joins neither: separate them, or give other Join addresses", "count", len(clusters))
-		return nil
+		return nil, true
 	}
 	for _, m := range members {
 		actx, cancel := context.WithTimeout(ctx, time.Second)
 		reply := &wire.ClusterReply{}
 		err := f.n.askAddr(actx, m.Addr, wire.MethodCluster, &wire.ClusterRequest{Header: f.n.header()}, reply)
 		cancel()
-		if err != nil || reply.GetPlan() == nil {
-			continue
+		if err == nil && reply.GetPlan().GetCluster() == m.Cluster && checkPlan(reply.GetPlan()) == nil {
+			return f.adopt(reply.GetPlan()), true
 		}
-		return f.adopt(reply.GetPlan())
 	}
-	return nil
+	if len(members) > 0 {
+		f.obstacle("knows of a cluster and cannot reach it", "peer", members[0].Name, "addr", members[0].Addr)
+	}
+	return nil, heard
 }
 
 // adopt makes the cluster of a plan this node's, for ever. Whatever plan was stored before is dropped.
@@ -136,7 +150,7 @@ func (f *founding) adopt(plan *wire.Plan) *wire.Plan {
 		return nil
 	}
 	err := f.store(func(h *home) bool {
-		h.plan, h.id.Founded = plan, true
+		h.plan, h.id.Founded, h.id.Refused = plan, true, nil // it refuses all others from now on
 		h.id.Newest = max(h.id.Newest, plan.GetFormat())
 		return true
 	})
@@ -167,27 +181,11 @@ func (f *founding) store(change func(h *home) bool) error {
 // propose makes a plan when enough carriers of the same Bootstrap see each other and this node is the one to do it.
 func (f *founding) propose() *wire.Plan {
 	n := f.n
-	var ids []string
-	for _, m := range n.net.gossip.Members() {
-		if m.Cluster == "" && m.Founder > 0 && m.State == membership.Alive {
-			if m.Founder != n.c.Bootstrap {
-				f.obstacle("carries another Bootstrap: give all founders the same", "peer", m.Name, "theirs", m.Founder, "ours", n.c.Bootstrap)
-				return nil
-			}
-			ids = append(ids, m.ID)
-		}
-	}
-	switch {
-	case len(ids) >= 2*n.c.Bootstrap && n.c.Bootstrap > 1:
-		f.obstacle("founds no cluster: Bootstrap must be more than half of the nodes that carry it, or two clusters could be founded", "carriers", len(ids), "bootstrap", n.c.Bootstrap)
-		return nil
-	case len(ids) < n.c.Bootstrap:
+	ids, ok := f.carriers()
+	if !ok || len(ids) < n.c.Bootstrap || slices.Min(ids) != n.ID() || time.Now().Before(f.next) {
 		return nil
 	}
 	slices.Sort(ids)
-	if ids[0] != n.ID() {
-		return nil
-	}
 	format, ok := f.common(ids[:n.c.Bootstrap])
 	if !ok {
 		f.obstacle("founders speak no common cluster format version: run like binaries")
@@ -211,6 +209,29 @@ func (f *founding) propose() *wire.Plan {
 	return stored
 }
 
+// carriers are the nodes that this node could found a cluster with, itself included. It says whether it may.
+func (f *founding) carriers() (ids []string, ok bool) {
+	n, all := f.n, 0
+	for _, m := range n.net.gossip.Members() {
+		if m.Cluster != "" || m.Founder == 0 || m.State > membership.Suspect {
+			continue
+		}
+		if m.Founder != n.c.Bootstrap {
+			f.obstacle("carries another Bootstrap: give all founders the same", "peer", m.Name, "theirs", m.Founder, "ours", n.c.Bootstrap)
+			return nil, false
+		}
+		all++
+		if m.State == membership.Alive {
+			ids = append(ids, m.ID)
+		}
+	}
+	if all >= 2*n.c.Bootstrap && n.c.Bootstrap > 1 {
+		f.obstacle("founds no cluster: Bootstrap must be more than half of the nodes that carry it, or two clusters could be founded", "carriers", all, "bootstrap", n.c.Bootstrap)
+		return nil, false
+	}
+	return ids, true
+}
+
 // common is the newest cluster format version that all the nodes speak.
 func (f *founding) common(ids []string) (format uint32, ok bool) {
 	low, high := uint32(minFormat), f.n.maxFormat()
@@ -222,106 +243,4 @@ func (f *founding) common(ids []string) (format uint32, ok bool) {
 		low, high = max(low, m.MinVersion), min(high, m.MaxVersion)
 	}
 	return high, low <= high
-}
-
-// complete asks the plan's nodes to store it. When all have, the cluster is founded. Every node that stored a plan asks, so
-// the proposer may die.
-func (f *founding) complete(ctx context.Context, plan *wire.Plan) *wire.Plan {
-	type answer struct {
-		node  string
-		reply *wire.PlanReply
-	}
-	others := slices.DeleteFunc(slices.Clone(plan.GetNodes()), func(id string) bool { return id == f.n.ID() })
-	answers := make(chan answer, len(others))
-	actx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	for _, id := range others {
-		go func() { // stops when answered, or after a second; complete waits for it
-			reply := &wire.PlanReply{}
-			if err := f.n.ask(actx, id, wire.MethodPlan, &wire.PlanRequest{Header: f.n.header(), Plan: plan}, reply); err != nil {
-				reply = nil
-			}
-			answers <- answer{id, reply}
-		}()
-	}
-	stored, refused := 1, false
-	var foundedElsewhere *wire.Plan
-	for range others {
-		switch a := <-answers; {
-		case a.reply.GetFounded():
-			foundedElsewhere = a.reply.GetPlan()
-		case a.reply.GetStored():
-			stored++
-		case a.reply != nil:
-			f.n.log.Info("founding plan was refused", "peer", a.node, "plan", plan.GetId())
-			refused = true
-		}
-	}
-	switch {
-	case foundedElsewhere != nil:
-		return f.adopt(foundedElsewhere)
-	case refused:
-		f.drop(plan)
-		return nil
-	case stored == len(plan.GetNodes()):
-		return f.adopt(plan)
-	}
-	return nil
-}
-
-// drop forgets a plan that one of its nodes has durably refused: it can never be complete.
-func (f *founding) drop(plan *wire.Plan) {
-	err := f.store(func(h *home) bool {
-		if h.id.Founded || h.plan.GetId() != plan.GetId() {
-			return false
-		}
-		h.plan = nil
-		h.id.Refused = append(h.id.Refused, plan.GetId())
-		return true
-	})
-	if err != nil {
-		f.n.fail(fmt.Errorf("drop founding plan: %w", err))
-	}
-}
-
-// answer is the reply to a request to store a plan. What it says is on disk.
-func (f *founding) answer(q *wire.PlanRequest) (*wire.PlanReply, error) {
-	plan := q.GetPlan()
-	if plan == nil || plan.GetId() == "" || plan.GetCluster() == "" || len(plan.GetSets()) != int(plan.GetShards())+1 {
-		return nil, invalidRequest(wire.MethodPlan)
-	}
-	reply := &wire.PlanReply{}
-	err := f.store(func(h *home) bool {
-		switch {
-		case h.id.Founded:
-			reply.Stored, reply.Founded, reply.Plan = h.plan.GetId() == plan.GetId(), true, h.plan
-			return false
-		case h.plan.GetId() == plan.GetId():
-			reply.Stored = true
-			return false
-		case slices.Contains(h.id.Refused, plan.GetId()):
-			reply.Plan = h.plan
-			return false
-		case h.plan == nil && f.acceptable(plan):
-			h.plan, reply.Stored = plan, true
-		default:
-			h.id.Refused = append(h.id.Refused, plan.GetId())
-			reply.Plan = h.plan
-		}
-		return true
-	})
-	if err != nil {
-		f.n.fail(fmt.Errorf("store founding plan: %w", err))
-		return nil, &rpc.RemoteError{Code: wire.CodeClosing, Text: "the plan cannot be stored"}
-	}
-	return reply, nil
-}
-
-// describe is the plan of this node's cluster, if it belongs to one.
-func (f *founding) describe(*wire.ClusterRequest) *wire.ClusterReply {
-	plan, founded := f.current()
-	if !founded {
-		return &wire.ClusterReply{}
-	}
-	return &wire.ClusterReply{Plan: plan}
 }

@@ -159,6 +159,11 @@ func (h *home) load() error {
 			return fmt.Errorf("%w: %s has a damaged plan: restore it: %w", ErrInvalid, h.path(identityFile), err)
 		}
 	}
+	if h.plan != nil || h.id.Founded {
+		if err := checkPlan(h.plan); err != nil {
+			return fmt.Errorf("%w: %s has a damaged plan: restore it: %w", ErrInvalid, h.path(identityFile), err)
+		}
+	}
 	return nil
 }
 

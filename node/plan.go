@@ -44,6 +44,29 @@ func newPlan(c Config, format uint32, nodes []string) *wire.Plan {
 	return p
 }
 
+// checkPlan says what makes a plan that came from a disk or a peer unusable: Raft would panic on it.
+func checkPlan(p *wire.Plan) error {
+	switch {
+	case p.GetId() == "" || p.GetCluster() == "":
+		return fmt.Errorf("%w: plan %q of cluster %q", ErrInvalid, p.GetId(), p.GetCluster())
+	case p.GetShards() < 1 || p.GetShards() > maxShards || len(p.GetSets()) != int(p.GetShards())+1:
+		return fmt.Errorf("%w: plan of %d shards has %d replica sets", ErrInvalid, p.GetShards(), len(p.GetSets()))
+	}
+	for s, set := range p.GetSets() {
+		seen := map[any]bool{}
+		for _, r := range set.GetReplicas() {
+			if r.GetId() == 0 || seen[r.GetId()] || seen[r.GetNode()] || !slices.Contains(p.GetNodes(), r.GetNode()) {
+				return fmt.Errorf("%w: plan of shard %d: replica %d on node %q", ErrInvalid, s, r.GetId(), r.GetNode())
+			}
+			seen[r.GetId()], seen[r.GetNode()] = true, true
+		}
+		if len(seen) == 0 {
+			return fmt.Errorf("%w: plan of shard %d: no replica", ErrInvalid, s)
+		}
+	}
+	return nil
+}
+
 // matches says what of the config contradicts a cluster's plan.
 func (c Config) matches(p *wire.Plan) error {
 	if c.Shards != 0 && c.Shards != int(p.GetShards()) {

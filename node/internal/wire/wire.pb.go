@@ -1080,6 +1080,7 @@ type PlanReply struct {
 	Stored        bool                   `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"`   // the plan of the request is stored here, durably
 	Plan          *Plan                  `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`        // if not: what is stored here instead, or the plan of the cluster that this node belongs to
 	Founded       bool                   `protobuf:"varint,3,opt,name=founded,proto3" json:"founded,omitempty"` // plan is that of a founded cluster
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`        // who answers: the address may have passed to another node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1133,6 +1134,13 @@ func (x *PlanReply) GetFounded() bool {
 		return x.Founded
 	}
 	return false
+}
+
+func (x *PlanReply) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 // ClusterRequest asks for the plan of the cluster that a node belongs to.
@@ -1303,11 +1311,12 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\tR\x04node\"i\n" +
 	"\vPlanRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12)\n" +
-	"\x04plan\x18\x02 \x01(\v2\x15.oarlock.wire.v1.PlanR\x04plan\"h\n" +
+	"\x04plan\x18\x02 \x01(\v2\x15.oarlock.wire.v1.PlanR\x04plan\"|\n" +
 	"\tPlanReply\x12\x16\n" +
 	"\x06stored\x18\x01 \x01(\bR\x06stored\x12)\n" +
 	"\x04plan\x18\x02 \x01(\v2\x15.oarlock.wire.v1.PlanR\x04plan\x12\x18\n" +
-	"\afounded\x18\x03 \x01(\bR\afounded\"A\n" +
+	"\afounded\x18\x03 \x01(\bR\afounded\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\"A\n" +
 	"\x0eClusterRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\"9\n" +
 	"\fClusterReply\x12)\n" +
