@@ -22,6 +22,11 @@ func (o *ownership) handOver(ctx context.Context, to uint64) error {
 	drained := n.owning.drain(ctx, o, n.c.DrainTimeout)
 	o.leaving.Store(true)
 	select {
+	case <-o.done:
+		return nil // it was lost meanwhile
+	default:
+	}
+	select {
 	case o.turn <- struct{}{}: // for ever: no entry is being committed, and none will be
 	case <-o.done:
 		return nil // it was lost meanwhile
