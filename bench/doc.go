@@ -1,7 +1,7 @@
 // Bench measures what oarlock promises about time, with real processes on real disks.
 //
 //	go run ./bench -failover            20 kills and 20 shutdowns of a node that owns about a third of 16 shards; 6 minutes
-//	go run ./bench -failover -rounds 3
+//	go run ./bench -failover -kills 3 -shutdowns 0 -v
 //
 // # Failover
 //

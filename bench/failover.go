@@ -20,8 +20,14 @@ const (
 	shutdownGoal = 300 * time.Millisecond
 )
 
+// failoverOptions says how much is measured, and what is told.
+type failoverOptions struct {
+	kills, shutdowns int
+	verbose          bool
+}
+
 // measureFailover kills and shuts down nodes in turn and prints a table.
-func measureFailover(ctx context.Context, out io.Writer, rounds int) (err error) {
+func measureFailover(ctx context.Context, out io.Writer, o failoverOptions) (err error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return err
@@ -30,10 +36,13 @@ func measureFailover(ctx context.Context, out io.Writer, rounds int) (err error)
 	if err != nil {
 		return err
 	}
-	p := newProcs(binary, dir)
+	p := newProcs(binary, dir, o.verbose)
 	defer func() {
 		err = errors.Join(err, p.close())
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case o.verbose:
+			fmt.Fprintf(out, "\nlogs are in %s\n", dir)
+		case err == nil || ctx.Err() != nil:
 			err = errors.Join(err, os.RemoveAll(dir)) // else the logs stay
 		}
 	}()
@@ -44,14 +53,14 @@ func measureFailover(ctx context.Context, out io.Writer, rounds int) (err error)
 		}
 	}
 	var kills, shutdowns, calls []time.Duration
-	for i := range rounds {
+	for i := range o.kills {
 		took, err := p.kill(ctx, p.all[i%len(p.all)])
 		if err != nil {
 			return fmt.Errorf("kill %d: %w", i+1, err)
 		}
 		kills = append(kills, took)
 	}
-	for i := range rounds {
+	for i := range o.shutdowns {
 		took, call, err := p.shutdown(ctx, p.all[i%len(p.all)])
 		if err != nil {
 			return fmt.Errorf("shutdown %d: %w", i+1, err)
@@ -118,14 +127,22 @@ func (p *procs) takeover(ctx context.Context, before map[int]owner, begun time.T
 		}
 		return true
 	})
-	for s := range before {
-		took = max(took, p.owners[s].at.Sub(begun))
+	for s, was := range before {
+		now := p.owners[s]
+		took = max(took, now.at.Sub(begun))
+		if p.verbose && err == nil {
+			fmt.Printf("%s shard %d: %s token %d, %s token %d after %s\n", begun.Format(time.StampMicro), s,
+				was.by.name, was.token, now.by.name, now.token, short(now.at.Sub(begun)))
+		}
 	}
 	return took, err
 }
 
 // row prints one line of the table. A goal of 0 is none.
 func row(w io.Writer, name string, d []time.Duration, goal time.Duration) {
+	if len(d) == 0 {
+		return
+	}
 	verdict := ""
 	if goal > 0 {
 		verdict = fmt.Sprintf("p99 <= %v: met", goal)

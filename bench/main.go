@@ -11,7 +11,10 @@ import (
 
 func main() {
 	failover := flag.Bool("failover", false, "measure how long shards are without an owner after a kill and after a Shutdown")
-	rounds := flag.Int("rounds", 20, "how many kills, and how many shutdowns")
+	var o failoverOptions
+	flag.IntVar(&o.kills, "kills", 20, "how many kills")
+	flag.IntVar(&o.shutdowns, "shutdowns", 20, "how many shutdowns")
+	flag.BoolVar(&o.verbose, "v", false, "print each measurement, and keep the logs of the nodes, at level debug")
 	var w workerConfig
 	flag.StringVar(&w.name, "worker", "", "internal: be this node")
 	flag.StringVar(&w.dir, "dir", "", "internal: the node's directory")
@@ -19,7 +22,7 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, w, *failover, *rounds)
+	err := run(ctx, w, *failover, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -27,12 +30,13 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, w workerConfig, failover bool, rounds int) error {
+func run(ctx context.Context, w workerConfig, failover bool, o failoverOptions) error {
 	switch {
 	case w.name != "":
+		w.verbose = o.verbose
 		return runWorker(w, os.Stdin, os.Stdout)
-	case failover && rounds > 0:
-		return measureFailover(ctx, os.Stdout, rounds)
+	case failover:
+		return measureFailover(ctx, os.Stdout, o)
 	}
 	flag.Usage()
 	return errors.New("nothing to measure: give -failover")

@@ -36,6 +36,7 @@ type owner struct {
 // procs are the workers and what they said. It is used by one goroutine.
 type procs struct {
 	binary, dir string
+	verbose     bool
 	all         []*process
 	reports     chan report
 	done        chan struct{} // closed when nobody listens any more
@@ -45,9 +46,9 @@ type procs struct {
 	shut   report // of the last Shutdown
 }
 
-func newProcs(binary, dir string) *procs {
+func newProcs(binary, dir string, verbose bool) *procs {
 	p := &procs{
-		binary: binary, dir: dir, reports: make(chan report, 64), done: make(chan struct{}),
+		binary: binary, dir: dir, verbose: verbose, reports: make(chan report, 64), done: make(chan struct{}),
 		owners: map[int]owner{}, ready: map[*process]bool{},
 	}
 	for i := range 3 {
@@ -69,7 +70,7 @@ func (p *procs) start(ctx context.Context, w *process) error {
 		return err
 	}
 	defer log.Close()
-	w.cmd = exec.Command(p.binary, "-worker", w.name, "-dir", filepath.Join(p.dir, w.name), "-join", strings.Join(join, ","))
+	w.cmd = exec.Command(p.binary, "-worker", w.name, "-dir", filepath.Join(p.dir, w.name), "-join", strings.Join(join, ","), fmt.Sprintf("-v=%v", p.verbose))
 	w.cmd.Stderr = log
 	if w.stdin, err = w.cmd.StdinPipe(); err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/oarlock/oarlock/node"
 )
 
@@ -40,7 +42,10 @@ type report struct {
 	at   time.Time // when it was read
 }
 
-type workerConfig struct{ name, dir, join string }
+type workerConfig struct {
+	name, dir, join string
+	verbose         bool
+}
 
 // worker is one node in a process of its own.
 type worker struct {
@@ -52,6 +57,9 @@ type worker struct {
 // runWorker runs a node until in ends or it was told to shut down.
 func runWorker(c workerConfig, in io.Reader, out io.Writer) error {
 	conf := node.Config{Name: c.name, Dir: c.dir, Bind: "127.0.0.1:0", Bootstrap: 3}
+	if c.verbose {
+		conf.Logger = hclog.New(&hclog.LoggerOptions{Name: c.name, Level: hclog.Debug})
+	}
 	if c.join != "" {
 		conf.Join = strings.Split(c.join, ",")
 	}

@@ -228,7 +228,7 @@ func (f *fleet) endAll() {
 	close(f.done)
 	var ending sync.WaitGroup
 	for _, p := range f.procs {
-		ending.Go(func() { p.end(5 * time.Second) }) // stops when the process is gone
+		ending.Go(func() { p.end(4 * time.Second) }) // stops when the process is gone
 	}
 	ending.Wait()
 }

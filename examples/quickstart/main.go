@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -47,6 +48,7 @@ func main() {
 		}
 		return
 	}
+	runtime.LockOSThread() // the kernel ends the processes with the thread that started them, which must be the last to end
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeoutCause(ctx, *limit, fmt.Errorf("not done after %v", *limit))
 	status := run(ctx, os.Stdout, *unfenced)

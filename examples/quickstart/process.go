@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -40,9 +39,7 @@ func (p *process) start(binary string, args []string, reports chan<- report, don
 	defer log.Close()
 	p.cmd = exec.Command(binary, append([]string{"-process", p.name, "-dir", p.dir}, args...)...)
 	p.cmd.Stderr = log
-	// A group of its own: an interrupt on the terminal reaches the parent alone, which ends all. And should the parent be killed,
-	// the kernel ends a process of such a group that is stopped and could not see its stdin end.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = childAttr()
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return err
 	}
