@@ -29,9 +29,11 @@ type Guard_Kind int32
 
 const (
 	Guard_KIND_UNSPECIFIED Guard_Kind = 0
-	Guard_LOCK             Guard_Kind = 1 // name is held under token
+	Guard_LOCK             Guard_Kind = 1 // name is held under token, in whatever mode
 	Guard_OWNERSHIP        Guard_Kind = 2 // token is the unreleased claim's
 	Guard_SESSION          Guard_Kind = 3 // the session whose id is token lives
+	Guard_ELECTION         Guard_Kind = 4 // the election name is led under token
+	Guard_JOB              Guard_Kind = 5 // the job name runs under token
 )
 
 // Enum value maps for Guard_Kind.
@@ -41,12 +43,16 @@ var (
 		1: "LOCK",
 		2: "OWNERSHIP",
 		3: "SESSION",
+		4: "ELECTION",
+		5: "JOB",
 	}
 	Guard_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
 		"LOCK":             1,
 		"OWNERSHIP":        2,
 		"SESSION":          3,
+		"ELECTION":         4,
+		"JOB":              5,
 	}
 )
 
@@ -77,23 +83,125 @@ func (Guard_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{3, 0}
 }
 
+// Kind is the name space: equal names of different kinds never meet.
+type Lock_Kind int32
+
+const (
+	Lock_LOCK     Lock_Kind = 0
+	Lock_ELECTION Lock_Kind = 1
+	Lock_JOB      Lock_Kind = 2 // a grant counts an attempt; once the job is done the answer is DONE
+)
+
+// Enum value maps for Lock_Kind.
+var (
+	Lock_Kind_name = map[int32]string{
+		0: "LOCK",
+		1: "ELECTION",
+		2: "JOB",
+	}
+	Lock_Kind_value = map[string]int32{
+		"LOCK":     0,
+		"ELECTION": 1,
+		"JOB":      2,
+	}
+)
+
+func (x Lock_Kind) Enum() *Lock_Kind {
+	p := new(Lock_Kind)
+	*p = x
+	return p
+}
+
+func (x Lock_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Lock_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[1].Descriptor()
+}
+
+func (Lock_Kind) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[1]
+}
+
+func (x Lock_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Lock_Kind.Descriptor instead.
+func (Lock_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12, 0}
+}
+
+type Lock_Mode int32
+
+const (
+	Lock_EXCLUSIVE Lock_Mode = 0
+	Lock_SHARED    Lock_Mode = 1 // beside others that are SHARED; only of LOCK
+	Lock_PERMIT    Lock_Mode = 2 // beside permits - 1 others; only of LOCK
+)
+
+// Enum value maps for Lock_Mode.
+var (
+	Lock_Mode_name = map[int32]string{
+		0: "EXCLUSIVE",
+		1: "SHARED",
+		2: "PERMIT",
+	}
+	Lock_Mode_value = map[string]int32{
+		"EXCLUSIVE": 0,
+		"SHARED":    1,
+		"PERMIT":    2,
+	}
+)
+
+func (x Lock_Mode) Enum() *Lock_Mode {
+	p := new(Lock_Mode)
+	*p = x
+	return p
+}
+
+func (x Lock_Mode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Lock_Mode) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[2].Descriptor()
+}
+
+func (Lock_Mode) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[2]
+}
+
+func (x Lock_Mode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Lock_Mode.Descriptor instead.
+func (Lock_Mode) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12, 1}
+}
+
 type Result_Status int32
 
 const (
 	Result_STATUS_UNSPECIFIED Result_Status = 0
 	Result_OK                 Result_Status = 1  // done
 	Result_QUEUED             Result_Status = 2  // Lock: waits
-	Result_HELD               Result_Status = 3  // Lock with try: somebody has it
-	Result_NOT_HELD           Result_Status = 4  // Unlock, CancelLock: there is no such grant
+	Result_HELD               Result_Status = 3  // Lock with try: somebody has it, or waits for it, or it is closed. JobForget: somebody runs it or waits for it
+	Result_NOT_HELD           Result_Status = 4  // there is no such grant
 	Result_CONFLICT           Result_Status = 5  // CompareAndSwap: record is the current one, none if the key is absent
 	Result_FENCED             Result_Status = 6  // a guard's grant is not current
 	Result_NO_SESSION         Result_Status = 7  // the operation's session has ended or never was
 	Result_BELOW              Result_Status = 8  // a copy of an operation whose result was acknowledged
-	Result_CANCELLED          Result_Status = 9  // Lock: cancelled, before or after it arrived
+	Result_CANCELLED          Result_Status = 9  // Lock: cancelled, before or after it arrived, or its grant was forced to end
 	Result_INVALID            Result_Status = 10 // not well formed or beyond a limit; reason says what
 	Result_REMOVED            Result_Status = 11 // CancelLock: it waited
 	Result_RELEASED           Result_Status = 12 // CancelLock: it was granted meanwhile
 	Result_UNSEEN             Result_Status = 13 // CancelLock: it had not arrived, and will find itself cancelled
+	Result_MISMATCH           Result_Status = 14 // Lock, SetPermits: the name is used as a semaphore of another total, which is in permits, or 0: as a mutex
+	Result_DONE               Result_Status = 15 // Lock of a job: it is completed, job is its record
+	Result_NOT_FOUND          Result_Status = 16 // Transfer: no such waiter. EndGrace: not closed so. JobForget: no such record
 )
 
 // Enum value maps for Result_Status.
@@ -113,6 +221,9 @@ var (
 		11: "REMOVED",
 		12: "RELEASED",
 		13: "UNSEEN",
+		14: "MISMATCH",
+		15: "DONE",
+		16: "NOT_FOUND",
 	}
 	Result_Status_value = map[string]int32{
 		"STATUS_UNSPECIFIED": 0,
@@ -129,6 +240,9 @@ var (
 		"REMOVED":            11,
 		"RELEASED":           12,
 		"UNSEEN":             13,
+		"MISMATCH":           14,
+		"DONE":               15,
+		"NOT_FOUND":          16,
 	}
 )
 
@@ -143,11 +257,11 @@ func (x Result_Status) String() string {
 }
 
 func (Result_Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_fsmpb_command_proto_enumTypes[1].Descriptor()
+	return file_fsm_fsmpb_command_proto_enumTypes[3].Descriptor()
 }
 
 func (Result_Status) Type() protoreflect.EnumType {
-	return &file_fsm_fsmpb_command_proto_enumTypes[1]
+	return &file_fsm_fsmpb_command_proto_enumTypes[3]
 }
 
 func (x Result_Status) Number() protoreflect.EnumNumber {
@@ -156,7 +270,7 @@ func (x Result_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Result_Status.Descriptor instead.
 func (Result_Status) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20, 0}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Entry is the content of one log entry.
@@ -408,7 +522,7 @@ func (x *Batch) GetOps() []*Op {
 type Guard struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          Guard_Kind             `protobuf:"varint,1,opt,name=kind,proto3,enum=oarlock.fsm.v1.Guard_Kind" json:"kind,omitempty"`
-	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // only of LOCK
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of LOCK, ELECTION and JOB
 	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,6 +602,15 @@ type Op struct {
 	//	*Op_Delete
 	//	*Op_CompareAndSwap
 	//	*Op_Touch
+	//	*Op_SetPermits
+	//	*Op_SetValue
+	//	*Op_Transfer
+	//	*Op_Force
+	//	*Op_RequestRevoke
+	//	*Op_Started
+	//	*Op_EndGrace
+	//	*Op_JobDone
+	//	*Op_JobForget
 	Kind          isOp_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -684,6 +807,87 @@ func (x *Op) GetTouch() *Touch {
 	return nil
 }
 
+func (x *Op) GetSetPermits() *SetPermits {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_SetPermits); ok {
+			return x.SetPermits
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSetValue() *SetValue {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_SetValue); ok {
+			return x.SetValue
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetTransfer() *Transfer {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_Transfer); ok {
+			return x.Transfer
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetForce() *Force {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_Force); ok {
+			return x.Force
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetRequestRevoke() *RequestRevoke {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_RequestRevoke); ok {
+			return x.RequestRevoke
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetStarted() *Started {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetEndGrace() *EndGrace {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_EndGrace); ok {
+			return x.EndGrace
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetJobDone() *JobDone {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_JobDone); ok {
+			return x.JobDone
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetJobForget() *JobForget {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_JobForget); ok {
+			return x.JobForget
+		}
+	}
+	return nil
+}
+
 type isOp_Kind interface {
 	isOp_Kind()
 }
@@ -744,6 +948,42 @@ type Op_Touch struct {
 	Touch *Touch `protobuf:"bytes,29,opt,name=touch,proto3,oneof"`
 }
 
+type Op_SetPermits struct {
+	SetPermits *SetPermits `protobuf:"bytes,30,opt,name=set_permits,json=setPermits,proto3,oneof"`
+}
+
+type Op_SetValue struct {
+	SetValue *SetValue `protobuf:"bytes,31,opt,name=set_value,json=setValue,proto3,oneof"`
+}
+
+type Op_Transfer struct {
+	Transfer *Transfer `protobuf:"bytes,32,opt,name=transfer,proto3,oneof"`
+}
+
+type Op_Force struct {
+	Force *Force `protobuf:"bytes,33,opt,name=force,proto3,oneof"`
+}
+
+type Op_RequestRevoke struct {
+	RequestRevoke *RequestRevoke `protobuf:"bytes,34,opt,name=request_revoke,json=requestRevoke,proto3,oneof"`
+}
+
+type Op_Started struct {
+	Started *Started `protobuf:"bytes,35,opt,name=started,proto3,oneof"`
+}
+
+type Op_EndGrace struct {
+	EndGrace *EndGrace `protobuf:"bytes,36,opt,name=end_grace,json=endGrace,proto3,oneof"`
+}
+
+type Op_JobDone struct {
+	JobDone *JobDone `protobuf:"bytes,37,opt,name=job_done,json=jobDone,proto3,oneof"`
+}
+
+type Op_JobForget struct {
+	JobForget *JobForget `protobuf:"bytes,38,opt,name=job_forget,json=jobForget,proto3,oneof"`
+}
+
 func (*Op_OpenSession) isOp_Kind() {}
 
 func (*Op_EndSessions) isOp_Kind() {}
@@ -771,6 +1011,24 @@ func (*Op_Delete) isOp_Kind() {}
 func (*Op_CompareAndSwap) isOp_Kind() {}
 
 func (*Op_Touch) isOp_Kind() {}
+
+func (*Op_SetPermits) isOp_Kind() {}
+
+func (*Op_SetValue) isOp_Kind() {}
+
+func (*Op_Transfer) isOp_Kind() {}
+
+func (*Op_Force) isOp_Kind() {}
+
+func (*Op_RequestRevoke) isOp_Kind() {}
+
+func (*Op_Started) isOp_Kind() {}
+
+func (*Op_EndGrace) isOp_Kind() {}
+
+func (*Op_JobDone) isOp_Kind() {}
+
+func (*Op_JobForget) isOp_Kind() {}
 
 // OpenSession makes a session and answers its id. The same nonce again answers the same session and renews nothing.
 type OpenSession struct {
@@ -1127,12 +1385,18 @@ func (x *Raise) GetVersion() uint32 {
 	return 0
 }
 
-// Lock asks for the mutex name. Hold and waiter are identified by (session, seq).
+// Lock asks for a name, or for several at once. Hold and waiter are identified by (session, seq).
 type Lock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Try           bool                   `protobuf:"varint,2,opt,name=try,proto3" json:"try,omitempty"`    // HELD instead of a place in the queue
-	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"` // readable by others while it is held
+	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"` // readable by others while it is held or waited for
+	Kind          Lock_Kind              `protobuf:"varint,4,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
+	Mode          Lock_Mode              `protobuf:"varint,5,opt,name=mode,proto3,enum=oarlock.fsm.v1.Lock_Mode" json:"mode,omitempty"`
+	Permits       uint32                 `protobuf:"varint,6,opt,name=permits,proto3" json:"permits,omitempty"`                // of PERMIT: the total, the same for all, else MISMATCH
+	Names         [][]byte               `protobuf:"bytes,7,rep,name=names,proto3" json:"names,omitempty"`                     // further names: all of them at once, under one token; only EXCLUSIVE of LOCK
+	MaxHold       int64                  `protobuf:"varint,8,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"` // nanoseconds after which the owner forces the grant to end, 0: never
+	Grace         int64                  `protobuf:"varint,9,opt,name=grace,proto3" json:"grace,omitempty"`                    // nanoseconds that the name stays closed after the holder's session died
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1188,11 +1452,54 @@ func (x *Lock) GetValue() []byte {
 	return nil
 }
 
-// Unlock frees the grant of name that has that token, and no other.
+func (x *Lock) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
+func (x *Lock) GetMode() Lock_Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Lock_EXCLUSIVE
+}
+
+func (x *Lock) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *Lock) GetNames() [][]byte {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *Lock) GetMaxHold() int64 {
+	if x != nil {
+		return x.MaxHold
+	}
+	return 0
+}
+
+func (x *Lock) GetGrace() int64 {
+	if x != nil {
+		return x.Grace
+	}
+	return 0
+}
+
+// Unlock frees the grant of name that has that token, and no other. A grant of several names is freed by any of them.
 type Unlock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	Kind          Lock_Kind              `protobuf:"varint,3,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1241,6 +1548,13 @@ func (x *Unlock) GetToken() uint64 {
 	return 0
 }
 
+func (x *Unlock) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
 // CancelLock undoes the session's Lock operation seq, whatever became of it, or keeps it from ever being applied.
 type CancelLock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1286,6 +1600,564 @@ func (x *CancelLock) GetSeq() uint64 {
 	return 0
 }
 
+// SetPermits changes the total of a semaphore that is in use. What is held stays held.
+type SetPermits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Permits       uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPermits) Reset() {
+	*x = SetPermits{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPermits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPermits) ProtoMessage() {}
+
+func (x *SetPermits) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPermits.ProtoReflect.Descriptor instead.
+func (*SetPermits) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SetPermits) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *SetPermits) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+// SetValue changes the value that a grant shows.
+type SetValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Lock_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetValue) Reset() {
+	*x = SetValue{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetValue) ProtoMessage() {}
+
+func (x *SetValue) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetValue.ProtoReflect.Descriptor instead.
+func (*SetValue) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SetValue) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
+func (x *SetValue) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *SetValue) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *SetValue) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+// Transfer ends a grant of one name in favour of the first waiter of a node, who gets a fresh token. NOT_FOUND: no such
+// waiter can have it, and the grant stays.
+type Transfer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Lock_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transfer) Reset() {
+	*x = Transfer{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transfer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transfer) ProtoMessage() {}
+
+func (x *Transfer) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
+func (*Transfer) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Transfer) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
+func (x *Transfer) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *Transfer) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *Transfer) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+// Force ends a grant against its holder's will.
+type Force struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Lock_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Force) Reset() {
+	*x = Force{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Force) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Force) ProtoMessage() {}
+
+func (x *Force) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Force.ProtoReflect.Descriptor instead.
+func (*Force) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Force) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
+func (x *Force) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *Force) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// RequestRevoke asks all holders of a name to give it up. It takes nothing from them.
+type RequestRevoke struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Lock_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestRevoke) Reset() {
+	*x = RequestRevoke{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestRevoke) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestRevoke) ProtoMessage() {}
+
+func (x *RequestRevoke) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestRevoke.ProtoReflect.Descriptor instead.
+func (*RequestRevoke) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RequestRevoke) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
+func (x *RequestRevoke) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+// Started records that the holder knows of its grant and has started its own timer of max_hold.
+type Started struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Lock_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Started) Reset() {
+	*x = Started{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Started) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Started) ProtoMessage() {}
+
+func (x *Started) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Started.ProtoReflect.Descriptor instead.
+func (*Started) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Started) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
+func (x *Started) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *Started) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// EndGrace opens a name that the death of the grant with that token has closed.
+type EndGrace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Lock_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=oarlock.fsm.v1.Lock_Kind" json:"kind,omitempty"`
+	Name          []byte                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndGrace) Reset() {
+	*x = EndGrace{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndGrace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndGrace) ProtoMessage() {}
+
+func (x *EndGrace) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndGrace.ProtoReflect.Descriptor instead.
+func (*EndGrace) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *EndGrace) GetKind() Lock_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Lock_LOCK
+}
+
+func (x *EndGrace) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *EndGrace) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// JobDone records the completion of the job that runs under that token, and ends the grant. Who waits for it gets DONE.
+type JobDone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	Result        []byte                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
+	Keep          int64                  `protobuf:"varint,4,opt,name=keep,proto3" json:"keep,omitempty"` // nanoseconds that the record is wanted, 0: no limit; only recorded
+	At            int64                  `protobuf:"varint,5,opt,name=at,proto3" json:"at,omitempty"`     // wall clock in Unix nanoseconds, as the proposer sees it; only recorded
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobDone) Reset() {
+	*x = JobDone{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobDone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobDone) ProtoMessage() {}
+
+func (x *JobDone) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobDone.ProtoReflect.Descriptor instead.
+func (*JobDone) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *JobDone) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *JobDone) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *JobDone) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *JobDone) GetKeep() int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *JobDone) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+// JobForget removes the record of a job that nobody runs or waits for.
+type JobForget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Done          uint64                 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"` // only the completion of that number, 0: any, or none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobForget) Reset() {
+	*x = JobForget{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobForget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobForget) ProtoMessage() {}
+
+func (x *JobForget) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobForget.ProtoReflect.Descriptor instead.
+func (*JobForget) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *JobForget) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *JobForget) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
 // Put writes a config record.
 type Put struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1297,7 +2169,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +2181,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +2194,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Put) GetKey() []byte {
@@ -1349,7 +2221,7 @@ type Delete struct {
 
 func (x *Delete) Reset() {
 	*x = Delete{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +2233,7 @@ func (x *Delete) String() string {
 func (*Delete) ProtoMessage() {}
 
 func (x *Delete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +2246,7 @@ func (x *Delete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delete.ProtoReflect.Descriptor instead.
 func (*Delete) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Delete) GetKey() []byte {
@@ -1396,7 +2268,7 @@ type CompareAndSwap struct {
 
 func (x *CompareAndSwap) Reset() {
 	*x = CompareAndSwap{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +2280,7 @@ func (x *CompareAndSwap) String() string {
 func (*CompareAndSwap) ProtoMessage() {}
 
 func (x *CompareAndSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +2293,7 @@ func (x *CompareAndSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwap.ProtoReflect.Descriptor instead.
 func (*CompareAndSwap) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompareAndSwap) GetKey() []byte {
@@ -1454,7 +2326,7 @@ type Touch struct {
 
 func (x *Touch) Reset() {
 	*x = Touch{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +2338,7 @@ func (x *Touch) String() string {
 func (*Touch) ProtoMessage() {}
 
 func (x *Touch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +2351,7 @@ func (x *Touch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Touch.ProtoReflect.Descriptor instead.
 func (*Touch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 // Record is a config record.
@@ -1497,7 +2369,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +2381,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +2394,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Record) GetKey() []byte {
@@ -1567,23 +2439,119 @@ func (x *Record) GetSession() uint64 {
 	return 0
 }
 
+// Job is the record of a run-once job.
+type Job struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Attempt       uint64                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // grants so far, from 1
+	Done          uint64                 `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`       // number of the completion, rising in the order of completions; 0: not completed
+	Token         uint64                 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`     // of the grant that completed it
+	Result        []byte                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
+	Keep          int64                  `protobuf:"varint,6,opt,name=keep,proto3" json:"keep,omitempty"`
+	At            int64                  `protobuf:"varint,7,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Job) Reset() {
+	*x = Job{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Job) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Job) ProtoMessage() {}
+
+func (x *Job) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Job.ProtoReflect.Descriptor instead.
+func (*Job) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Job) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *Job) GetAttempt() uint64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Job) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Job) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *Job) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *Job) GetKeep() int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *Job) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Result is what an operation came to.
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        Result_Status          `protobuf:"varint,1,opt,name=status,proto3,enum=oarlock.fsm.v1.Result_Status" json:"status,omitempty"`
-	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`          // Lock: of the grant. OpenSession: the session's id
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`          // Lock, Transfer: of the grant. OpenSession: the session's id. JobDone: number of the completion
 	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`    // Put, Delete, CompareAndSwap: of the change, 0: nothing changed
 	Record        *Record                `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`         // CONFLICT
-	Trimmed       bool                   `protobuf:"varint,5,opt,name=trimmed,proto3" json:"trimmed,omitempty"`      // a remembered CONFLICT whose value was too large to keep
+	Trimmed       bool                   `protobuf:"varint,5,opt,name=trimmed,proto3" json:"trimmed,omitempty"`      // a remembered CONFLICT or DONE whose value or result was too large to keep
 	Exists        []bool                 `protobuf:"varint,6,rep,packed,name=exists,proto3" json:"exists,omitempty"` // Renew, Checkpoint, Release, EndSessions: per session, whether it was there
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`         // INVALID
+	Permits       uint32                 `protobuf:"varint,8,opt,name=permits,proto3" json:"permits,omitempty"`      // MISMATCH: the present total, 0: it is no semaphore
+	Attempt       uint64                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`      // Lock of a job: OK is its attempt of that number
+	Job           *Job                   `protobuf:"bytes,10,opt,name=job,proto3" json:"job,omitempty"`              // DONE
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +2563,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +2576,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Result) GetStatus() Result_Status {
@@ -1660,6 +2628,27 @@ func (x *Result) GetReason() string {
 	return ""
 }
 
+func (x *Result) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *Result) GetAttempt() uint64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Result) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 type Checkpoint_Silence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1670,7 +2659,7 @@ type Checkpoint_Silence struct {
 
 func (x *Checkpoint_Silence) Reset() {
 	*x = Checkpoint_Silence{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +2671,7 @@ func (x *Checkpoint_Silence) String() string {
 func (*Checkpoint_Silence) ProtoMessage() {}
 
 func (x *Checkpoint_Silence) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,16 +2722,18 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x06waited\x18\a \x01(\x03R\x06waited\"C\n" +
 	"\x05Batch\x12\x14\n" +
 	"\x05stamp\x18\x01 \x01(\x04R\x05stamp\x12$\n" +
-	"\x03ops\x18\x02 \x03(\v2\x12.oarlock.fsm.v1.OpR\x03ops\"\xa5\x01\n" +
+	"\x03ops\x18\x02 \x03(\v2\x12.oarlock.fsm.v1.OpR\x03ops\"\xbc\x01\n" +
 	"\x05Guard\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.oarlock.fsm.v1.Guard.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\x04R\x05token\"B\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\"Y\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04LOCK\x10\x01\x12\r\n" +
 	"\tOWNERSHIP\x10\x02\x12\v\n" +
-	"\aSESSION\x10\x03\"\xfd\x06\n" +
+	"\aSESSION\x10\x03\x12\f\n" +
+	"\bELECTION\x10\x04\x12\a\n" +
+	"\x03JOB\x10\x05\"\x84\v\n" +
 	"\x02Op\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x10\n" +
@@ -1765,7 +2756,18 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x03put\x18\x1a \x01(\v2\x13.oarlock.fsm.v1.PutH\x00R\x03put\x120\n" +
 	"\x06delete\x18\x1b \x01(\v2\x16.oarlock.fsm.v1.DeleteH\x00R\x06delete\x12J\n" +
 	"\x10compare_and_swap\x18\x1c \x01(\v2\x1e.oarlock.fsm.v1.CompareAndSwapH\x00R\x0ecompareAndSwap\x12-\n" +
-	"\x05touch\x18\x1d \x01(\v2\x15.oarlock.fsm.v1.TouchH\x00R\x05touchB\x06\n" +
+	"\x05touch\x18\x1d \x01(\v2\x15.oarlock.fsm.v1.TouchH\x00R\x05touch\x12=\n" +
+	"\vset_permits\x18\x1e \x01(\v2\x1a.oarlock.fsm.v1.SetPermitsH\x00R\n" +
+	"setPermits\x127\n" +
+	"\tset_value\x18\x1f \x01(\v2\x18.oarlock.fsm.v1.SetValueH\x00R\bsetValue\x126\n" +
+	"\btransfer\x18  \x01(\v2\x18.oarlock.fsm.v1.TransferH\x00R\btransfer\x12-\n" +
+	"\x05force\x18! \x01(\v2\x15.oarlock.fsm.v1.ForceH\x00R\x05force\x12F\n" +
+	"\x0erequest_revoke\x18\" \x01(\v2\x1d.oarlock.fsm.v1.RequestRevokeH\x00R\rrequestRevoke\x123\n" +
+	"\astarted\x18# \x01(\v2\x17.oarlock.fsm.v1.StartedH\x00R\astarted\x127\n" +
+	"\tend_grace\x18$ \x01(\v2\x18.oarlock.fsm.v1.EndGraceH\x00R\bendGrace\x124\n" +
+	"\bjob_done\x18% \x01(\v2\x17.oarlock.fsm.v1.JobDoneH\x00R\ajobDone\x12:\n" +
+	"\n" +
+	"job_forget\x18& \x01(\v2\x19.oarlock.fsm.v1.JobForgetH\x00R\tjobForgetB\x06\n" +
 	"\x04kind\"k\n" +
 	"\vOpenSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
@@ -1789,17 +2791,72 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\aRelease\x12>\n" +
 	"\bsessions\x18\x01 \x03(\v2\".oarlock.fsm.v1.Checkpoint.SilenceR\bsessions\"!\n" +
 	"\x05Raise\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"B\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"\xd9\x02\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x10\n" +
 	"\x03try\x18\x02 \x01(\bR\x03try\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value\"2\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\x12-\n" +
+	"\x04kind\x18\x04 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\x12-\n" +
+	"\x04mode\x18\x05 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.ModeR\x04mode\x12\x18\n" +
+	"\apermits\x18\x06 \x01(\rR\apermits\x12\x14\n" +
+	"\x05names\x18\a \x03(\fR\x05names\x12\x19\n" +
+	"\bmax_hold\x18\b \x01(\x03R\amaxHold\x12\x14\n" +
+	"\x05grace\x18\t \x01(\x03R\x05grace\"'\n" +
+	"\x04Kind\x12\b\n" +
+	"\x04LOCK\x10\x00\x12\f\n" +
+	"\bELECTION\x10\x01\x12\a\n" +
+	"\x03JOB\x10\x02\"-\n" +
+	"\x04Mode\x12\r\n" +
+	"\tEXCLUSIVE\x10\x00\x12\n" +
+	"\n" +
+	"\x06SHARED\x10\x01\x12\n" +
+	"\n" +
+	"\x06PERMIT\x10\x02\"a\n" +
 	"\x06Unlock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\"\x1e\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12-\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\"\x1e\n" +
 	"\n" +
 	"CancelLock\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"-\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\":\n" +
+	"\n" +
+	"SetPermits\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x18\n" +
+	"\apermits\x18\x02 \x01(\rR\apermits\"y\n" +
+	"\bSetValue\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\"w\n" +
+	"\bTransfer\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\"`\n" +
+	"\x05Force\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\"R\n" +
+	"\rRequestRevoke\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\"b\n" +
+	"\aStarted\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\"c\n" +
+	"\bEndGrace\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.oarlock.fsm.v1.Lock.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\"o\n" +
+	"\aJobDone\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x16\n" +
+	"\x06result\x18\x03 \x01(\fR\x06result\x12\x12\n" +
+	"\x04keep\x18\x04 \x01(\x03R\x04keep\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"3\n" +
+	"\tJobForget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x04R\x04done\"-\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"\x1a\n" +
@@ -1816,7 +2873,15 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x06create\x18\x03 \x01(\x04R\x06create\x12\x10\n" +
 	"\x03mod\x18\x04 \x01(\x04R\x03mod\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\x03R\aversion\x12\x18\n" +
-	"\asession\x18\x06 \x01(\x04R\asession\"\xb2\x03\n" +
+	"\asession\x18\x06 \x01(\x04R\asession\"\x99\x01\n" +
+	"\x03Job\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x04R\aattempt\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\x04R\x04done\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x16\n" +
+	"\x06result\x18\x05 \x01(\fR\x06result\x12\x12\n" +
+	"\x04keep\x18\x06 \x01(\x03R\x04keep\x12\x0e\n" +
+	"\x02at\x18\a \x01(\x03R\x02at\"\xb4\x04\n" +
 	"\x06Result\x125\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1d.oarlock.fsm.v1.Result.StatusR\x06status\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x1a\n" +
@@ -1824,7 +2889,11 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x06record\x18\x04 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x06record\x12\x18\n" +
 	"\atrimmed\x18\x05 \x01(\bR\atrimmed\x12\x16\n" +
 	"\x06exists\x18\x06 \x03(\bR\x06exists\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\xc4\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x18\n" +
+	"\apermits\x18\b \x01(\rR\apermits\x12\x18\n" +
+	"\aattempt\x18\t \x01(\x04R\aattempt\x12%\n" +
+	"\x03job\x18\n" +
+	" \x01(\v2\x13.oarlock.fsm.v1.JobR\x03job\"\xeb\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -1844,7 +2913,10 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\aREMOVED\x10\v\x12\f\n" +
 	"\bRELEASED\x10\f\x12\n" +
 	"\n" +
-	"\x06UNSEEN\x10\rB&Z$github.com/oarlock/oarlock/fsm/fsmpbb\x06proto3"
+	"\x06UNSEEN\x10\r\x12\f\n" +
+	"\bMISMATCH\x10\x0e\x12\b\n" +
+	"\x04DONE\x10\x0f\x12\r\n" +
+	"\tNOT_FOUND\x10\x10B&Z$github.com/oarlock/oarlock/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_command_proto_rawDescOnce sync.Once
@@ -1858,63 +2930,94 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_command_proto_rawDescData
 }
 
-var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(Guard_Kind)(0),            // 0: oarlock.fsm.v1.Guard.Kind
-	(Result_Status)(0),         // 1: oarlock.fsm.v1.Result.Status
-	(*Entry)(nil),              // 2: oarlock.fsm.v1.Entry
-	(*Claim)(nil),              // 3: oarlock.fsm.v1.Claim
-	(*Batch)(nil),              // 4: oarlock.fsm.v1.Batch
-	(*Guard)(nil),              // 5: oarlock.fsm.v1.Guard
-	(*Op)(nil),                 // 6: oarlock.fsm.v1.Op
-	(*OpenSession)(nil),        // 7: oarlock.fsm.v1.OpenSession
-	(*EndSessions)(nil),        // 8: oarlock.fsm.v1.EndSessions
-	(*EndFormer)(nil),          // 9: oarlock.fsm.v1.EndFormer
-	(*Renew)(nil),              // 10: oarlock.fsm.v1.Renew
-	(*Checkpoint)(nil),         // 11: oarlock.fsm.v1.Checkpoint
-	(*Release)(nil),            // 12: oarlock.fsm.v1.Release
-	(*Raise)(nil),              // 13: oarlock.fsm.v1.Raise
-	(*Lock)(nil),               // 14: oarlock.fsm.v1.Lock
-	(*Unlock)(nil),             // 15: oarlock.fsm.v1.Unlock
-	(*CancelLock)(nil),         // 16: oarlock.fsm.v1.CancelLock
-	(*Put)(nil),                // 17: oarlock.fsm.v1.Put
-	(*Delete)(nil),             // 18: oarlock.fsm.v1.Delete
-	(*CompareAndSwap)(nil),     // 19: oarlock.fsm.v1.CompareAndSwap
-	(*Touch)(nil),              // 20: oarlock.fsm.v1.Touch
-	(*Record)(nil),             // 21: oarlock.fsm.v1.Record
-	(*Result)(nil),             // 22: oarlock.fsm.v1.Result
-	(*Checkpoint_Silence)(nil), // 23: oarlock.fsm.v1.Checkpoint.Silence
+	(Lock_Kind)(0),             // 1: oarlock.fsm.v1.Lock.Kind
+	(Lock_Mode)(0),             // 2: oarlock.fsm.v1.Lock.Mode
+	(Result_Status)(0),         // 3: oarlock.fsm.v1.Result.Status
+	(*Entry)(nil),              // 4: oarlock.fsm.v1.Entry
+	(*Claim)(nil),              // 5: oarlock.fsm.v1.Claim
+	(*Batch)(nil),              // 6: oarlock.fsm.v1.Batch
+	(*Guard)(nil),              // 7: oarlock.fsm.v1.Guard
+	(*Op)(nil),                 // 8: oarlock.fsm.v1.Op
+	(*OpenSession)(nil),        // 9: oarlock.fsm.v1.OpenSession
+	(*EndSessions)(nil),        // 10: oarlock.fsm.v1.EndSessions
+	(*EndFormer)(nil),          // 11: oarlock.fsm.v1.EndFormer
+	(*Renew)(nil),              // 12: oarlock.fsm.v1.Renew
+	(*Checkpoint)(nil),         // 13: oarlock.fsm.v1.Checkpoint
+	(*Release)(nil),            // 14: oarlock.fsm.v1.Release
+	(*Raise)(nil),              // 15: oarlock.fsm.v1.Raise
+	(*Lock)(nil),               // 16: oarlock.fsm.v1.Lock
+	(*Unlock)(nil),             // 17: oarlock.fsm.v1.Unlock
+	(*CancelLock)(nil),         // 18: oarlock.fsm.v1.CancelLock
+	(*SetPermits)(nil),         // 19: oarlock.fsm.v1.SetPermits
+	(*SetValue)(nil),           // 20: oarlock.fsm.v1.SetValue
+	(*Transfer)(nil),           // 21: oarlock.fsm.v1.Transfer
+	(*Force)(nil),              // 22: oarlock.fsm.v1.Force
+	(*RequestRevoke)(nil),      // 23: oarlock.fsm.v1.RequestRevoke
+	(*Started)(nil),            // 24: oarlock.fsm.v1.Started
+	(*EndGrace)(nil),           // 25: oarlock.fsm.v1.EndGrace
+	(*JobDone)(nil),            // 26: oarlock.fsm.v1.JobDone
+	(*JobForget)(nil),          // 27: oarlock.fsm.v1.JobForget
+	(*Put)(nil),                // 28: oarlock.fsm.v1.Put
+	(*Delete)(nil),             // 29: oarlock.fsm.v1.Delete
+	(*CompareAndSwap)(nil),     // 30: oarlock.fsm.v1.CompareAndSwap
+	(*Touch)(nil),              // 31: oarlock.fsm.v1.Touch
+	(*Record)(nil),             // 32: oarlock.fsm.v1.Record
+	(*Job)(nil),                // 33: oarlock.fsm.v1.Job
+	(*Result)(nil),             // 34: oarlock.fsm.v1.Result
+	(*Checkpoint_Silence)(nil), // 35: oarlock.fsm.v1.Checkpoint.Silence
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
-	3,  // 0: oarlock.fsm.v1.Entry.claim:type_name -> oarlock.fsm.v1.Claim
-	4,  // 1: oarlock.fsm.v1.Entry.batch:type_name -> oarlock.fsm.v1.Batch
-	6,  // 2: oarlock.fsm.v1.Batch.ops:type_name -> oarlock.fsm.v1.Op
+	5,  // 0: oarlock.fsm.v1.Entry.claim:type_name -> oarlock.fsm.v1.Claim
+	6,  // 1: oarlock.fsm.v1.Entry.batch:type_name -> oarlock.fsm.v1.Batch
+	8,  // 2: oarlock.fsm.v1.Batch.ops:type_name -> oarlock.fsm.v1.Op
 	0,  // 3: oarlock.fsm.v1.Guard.kind:type_name -> oarlock.fsm.v1.Guard.Kind
-	5,  // 4: oarlock.fsm.v1.Op.guards:type_name -> oarlock.fsm.v1.Guard
-	7,  // 5: oarlock.fsm.v1.Op.open_session:type_name -> oarlock.fsm.v1.OpenSession
-	8,  // 6: oarlock.fsm.v1.Op.end_sessions:type_name -> oarlock.fsm.v1.EndSessions
-	9,  // 7: oarlock.fsm.v1.Op.end_former:type_name -> oarlock.fsm.v1.EndFormer
-	10, // 8: oarlock.fsm.v1.Op.renew:type_name -> oarlock.fsm.v1.Renew
-	11, // 9: oarlock.fsm.v1.Op.checkpoint:type_name -> oarlock.fsm.v1.Checkpoint
-	12, // 10: oarlock.fsm.v1.Op.release:type_name -> oarlock.fsm.v1.Release
-	13, // 11: oarlock.fsm.v1.Op.raise:type_name -> oarlock.fsm.v1.Raise
-	14, // 12: oarlock.fsm.v1.Op.lock:type_name -> oarlock.fsm.v1.Lock
-	15, // 13: oarlock.fsm.v1.Op.unlock:type_name -> oarlock.fsm.v1.Unlock
-	16, // 14: oarlock.fsm.v1.Op.cancel_lock:type_name -> oarlock.fsm.v1.CancelLock
-	17, // 15: oarlock.fsm.v1.Op.put:type_name -> oarlock.fsm.v1.Put
-	18, // 16: oarlock.fsm.v1.Op.delete:type_name -> oarlock.fsm.v1.Delete
-	19, // 17: oarlock.fsm.v1.Op.compare_and_swap:type_name -> oarlock.fsm.v1.CompareAndSwap
-	20, // 18: oarlock.fsm.v1.Op.touch:type_name -> oarlock.fsm.v1.Touch
-	23, // 19: oarlock.fsm.v1.Checkpoint.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
-	23, // 20: oarlock.fsm.v1.Release.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
-	1,  // 21: oarlock.fsm.v1.Result.status:type_name -> oarlock.fsm.v1.Result.Status
-	21, // 22: oarlock.fsm.v1.Result.record:type_name -> oarlock.fsm.v1.Record
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	7,  // 4: oarlock.fsm.v1.Op.guards:type_name -> oarlock.fsm.v1.Guard
+	9,  // 5: oarlock.fsm.v1.Op.open_session:type_name -> oarlock.fsm.v1.OpenSession
+	10, // 6: oarlock.fsm.v1.Op.end_sessions:type_name -> oarlock.fsm.v1.EndSessions
+	11, // 7: oarlock.fsm.v1.Op.end_former:type_name -> oarlock.fsm.v1.EndFormer
+	12, // 8: oarlock.fsm.v1.Op.renew:type_name -> oarlock.fsm.v1.Renew
+	13, // 9: oarlock.fsm.v1.Op.checkpoint:type_name -> oarlock.fsm.v1.Checkpoint
+	14, // 10: oarlock.fsm.v1.Op.release:type_name -> oarlock.fsm.v1.Release
+	15, // 11: oarlock.fsm.v1.Op.raise:type_name -> oarlock.fsm.v1.Raise
+	16, // 12: oarlock.fsm.v1.Op.lock:type_name -> oarlock.fsm.v1.Lock
+	17, // 13: oarlock.fsm.v1.Op.unlock:type_name -> oarlock.fsm.v1.Unlock
+	18, // 14: oarlock.fsm.v1.Op.cancel_lock:type_name -> oarlock.fsm.v1.CancelLock
+	28, // 15: oarlock.fsm.v1.Op.put:type_name -> oarlock.fsm.v1.Put
+	29, // 16: oarlock.fsm.v1.Op.delete:type_name -> oarlock.fsm.v1.Delete
+	30, // 17: oarlock.fsm.v1.Op.compare_and_swap:type_name -> oarlock.fsm.v1.CompareAndSwap
+	31, // 18: oarlock.fsm.v1.Op.touch:type_name -> oarlock.fsm.v1.Touch
+	19, // 19: oarlock.fsm.v1.Op.set_permits:type_name -> oarlock.fsm.v1.SetPermits
+	20, // 20: oarlock.fsm.v1.Op.set_value:type_name -> oarlock.fsm.v1.SetValue
+	21, // 21: oarlock.fsm.v1.Op.transfer:type_name -> oarlock.fsm.v1.Transfer
+	22, // 22: oarlock.fsm.v1.Op.force:type_name -> oarlock.fsm.v1.Force
+	23, // 23: oarlock.fsm.v1.Op.request_revoke:type_name -> oarlock.fsm.v1.RequestRevoke
+	24, // 24: oarlock.fsm.v1.Op.started:type_name -> oarlock.fsm.v1.Started
+	25, // 25: oarlock.fsm.v1.Op.end_grace:type_name -> oarlock.fsm.v1.EndGrace
+	26, // 26: oarlock.fsm.v1.Op.job_done:type_name -> oarlock.fsm.v1.JobDone
+	27, // 27: oarlock.fsm.v1.Op.job_forget:type_name -> oarlock.fsm.v1.JobForget
+	35, // 28: oarlock.fsm.v1.Checkpoint.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
+	35, // 29: oarlock.fsm.v1.Release.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
+	1,  // 30: oarlock.fsm.v1.Lock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	2,  // 31: oarlock.fsm.v1.Lock.mode:type_name -> oarlock.fsm.v1.Lock.Mode
+	1,  // 32: oarlock.fsm.v1.Unlock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 33: oarlock.fsm.v1.SetValue.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 34: oarlock.fsm.v1.Transfer.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 35: oarlock.fsm.v1.Force.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 36: oarlock.fsm.v1.RequestRevoke.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 37: oarlock.fsm.v1.Started.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 38: oarlock.fsm.v1.EndGrace.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	3,  // 39: oarlock.fsm.v1.Result.status:type_name -> oarlock.fsm.v1.Result.Status
+	32, // 40: oarlock.fsm.v1.Result.record:type_name -> oarlock.fsm.v1.Record
+	33, // 41: oarlock.fsm.v1.Result.job:type_name -> oarlock.fsm.v1.Job
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -1941,14 +3044,23 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Op_Delete)(nil),
 		(*Op_CompareAndSwap)(nil),
 		(*Op_Touch)(nil),
+		(*Op_SetPermits)(nil),
+		(*Op_SetValue)(nil),
+		(*Op_Transfer)(nil),
+		(*Op_Force)(nil),
+		(*Op_RequestRevoke)(nil),
+		(*Op_Started)(nil),
+		(*Op_EndGrace)(nil),
+		(*Op_JobDone)(nil),
+		(*Op_JobForget)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   22,
+			NumEnums:      4,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
