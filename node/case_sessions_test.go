@@ -236,6 +236,7 @@ func TestCase017_LateUnlockLeavesTheNewHold(t *testing.T) {
 			c.PartitionOneWay(i, a)
 		}
 		wantErr(t, "unlock without an answer", old.Unlock(within(t, 300*time.Millisecond)), node.ErrUnknown)
+		wantErr(t, "check of a hold whose unlock was sent", old.Check(), node.ErrNotHeld)
 		c.Heal()
 		l, err := c.Node(b).ShardAt(1).TryLock(t.Context(), "l", nil)
 		if err != nil {

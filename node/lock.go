@@ -26,12 +26,14 @@ type LockOptions struct {
 
 // A Lock is one grant of a lock. Make it with Shard.Lock or Shard.TryLock and do not copy it. It is safe for concurrent use.
 type Lock struct {
-	hold  hold
-	s     *session
-	name  string
-	own   bool          // the session is the lock's own
-	turn  chan struct{} // holds an element while a release is under way
-	tried bool          // under turn: a release may have been done
+	hold     hold
+	s        *session
+	name     string
+	own      bool          // the session is the lock's own
+	turn     chan struct{} // holds an element while a release is under way
+	sent     bool          // under turn: a release was sent, or is about to be
+	tried    bool          // under turn: a release may have been done
+	released bool          // under turn: it was done
 }
 
 var _ Hold = (*Lock)(nil)
@@ -289,9 +291,10 @@ func (l *Lock) Done() <-chan struct{} { return l.hold.channel() }
 // Context ends with parent or with the lock. See Hold.
 func (l *Lock) Context(parent context.Context) context.Context { return l.hold.context(parent) }
 
-// Unlock releases the grant, and never another's: it is addressed by name and token. ErrNotHeld: it was released before, or is a
-// zero value. ErrLost: it was lost before; nobody is asked. After any other error, such as ErrUnknown or the cause of ctx, the lock may still be held:
-// call it again. If nobody does, the lock ends with the session.
+// Unlock releases the grant, and never another's: it is addressed by name and token. From the moment it is sent the lock is no longer
+// trusted, whatever becomes of it, since the cluster may grant it to another before the answer is here. ErrNotHeld: it was released
+// before, or is a zero value. ErrLost: it was lost before; nobody is asked. After any other error, such as ErrUnknown or the cause of
+// ctx, others may still find it held: call it again. If nobody does, it is free when the session ends.
 func (l *Lock) Unlock(ctx context.Context) error {
 	if l.s == nil {
 		return fmt.Errorf("unlock: %w", ErrNotHeld)
@@ -307,40 +310,59 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("unlock %q: %w", l.name, context.Cause(ctx))
 	}
-	if err := l.hold.strict(); err != nil {
-		return fmt.Errorf("unlock %q: %w", l.name, err)
-	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("unlock %q: %w", l.name, context.Cause(ctx))
 	}
-	return l.unlock(ctx)
+	if err := l.leave(); err != nil {
+		return fmt.Errorf("unlock %q: %w", l.name, err)
+	}
+	if err := l.unlock(ctx); err != nil {
+		return fmt.Errorf("unlock %q: %w", l.name, err)
+	}
+	return nil
 }
 
+// leave ends the trust in the hold, before its release is sent for the first time. It says why there is nothing to release.
+func (l *Lock) leave() error {
+	switch {
+	case l.released:
+		return ErrNotHeld
+	case !l.sent:
+		if err := l.hold.strict(); err != nil {
+			return err
+		}
+		if !l.hold.release() {
+			return ErrLost // meanwhile
+		}
+		l.sent = true
+	case !l.own && !l.s.good():
+		return ErrLost // with its session
+	}
+	return nil
+}
+
+// unlock sends the release.
 func (l *Lock) unlock(ctx context.Context) error {
 	if l.own {
-		l.s.detach(&l.hold) // the end of its session is to be its release, not its loss
 		if err := l.s.close(ctx); err != nil {
-			if !l.s.attach(&l.hold) {
-				l.hold.end(ErrLost)
-			}
-			return fmt.Errorf("unlock %q: %w", l.name, err)
+			return err
 		}
-		l.hold.release()
+		l.released = true
 		return nil
 	}
 	op := &fsmpb.Op{Kind: &fsmpb.Op_Unlock{Unlock: &fsmpb.Unlock{Name: []byte(l.name), Token: uint64(l.hold.token)}}}
 	res, err := l.s.call(ctx, "unlock", nil, op)
 	switch {
 	case errors.Is(err, errNoSession):
-		return fmt.Errorf("unlock %q: %w", l.name, ErrLost)
+		return ErrLost
 	case err != nil:
 		l.tried = l.tried || errors.Is(err, ErrUnknown)
-		return fmt.Errorf("unlock %q: %w", l.name, err)
+		return err
 	}
-	l.hold.release()
+	l.released = true
 	l.s.detach(&l.hold)
 	if res.GetStatus() == fsmpb.Result_NOT_HELD && !l.tried {
-		return fmt.Errorf("unlock %q: %w", l.name, ErrNotHeld)
+		return ErrNotHeld
 	}
 	return nil
 }

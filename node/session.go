@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
@@ -15,12 +16,13 @@ import (
 // session is this node's lease with one shard: what it holds there hangs on it. It is renewed in the background until it is
 // lost, which the node knows by its own clock.
 type session struct {
-	g     *group
-	ttl   time.Duration
-	lease owner.Lease
-	hold  hold // token: the session's id
-	lapse lapse
-	seqs  sequence
+	g        *group
+	ttl      time.Duration
+	lease    owner.Lease
+	hold     hold // token: the session's id
+	lapse    lapse
+	seqs     sequence
+	unlogged atomic.Bool // it was closed here, and its end is not known to be in the log
 
 	mu       sync.Mutex // guards the fields below
 	ended    bool
@@ -226,22 +228,28 @@ func (x *Session) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("close session: %w", context.Cause(ctx))
 	}
-	if err := x.s.hold.strict(); err != nil {
+	if err := x.s.hold.strict(); err != nil && !(errors.Is(err, ErrNotHeld) && x.s.closing()) {
 		return fmt.Errorf("close session: %w", err)
 	}
 	return x.s.close(ctx)
 }
 
-// close ends the session in the log, and then here.
+// close ends the session here, with all that hangs on it, and then in the log: the other way round the cluster could grant a lock to another
+// while this node still trusts it. What the log does not hear of runs out; close may be called again.
 func (s *session) close(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("close session: %w", context.Cause(ctx))
 	}
+	s.unlogged.Store(true)
+	s.hold.release()
+	s.end(ErrNotHeld)
 	_, err := s.g.call(ctx, "close session", &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: []uint64{uint64(s.id())}}}})
 	if err != nil {
 		return err
 	}
-	s.hold.release()
-	s.end(ErrNotHeld)
+	s.unlogged.Store(false)
 	return nil
 }
+
+// closing says whether close was called and the log may not have heard of it.
+func (s *session) closing() bool { return s.unlogged.Load() }
