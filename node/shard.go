@@ -200,13 +200,13 @@ func (s *Shard) write(ctx context.Context, what string, op *fsmpb.Op) (*fsmpb.Re
 }
 
 // call commits op under the session. It ends the session if it turns out to be gone.
-func (x *session) call(ctx context.Context, what string, guards []*fsmpb.Guard, op *fsmpb.Op) (*fsmpb.Result, error) {
-	seq, low := x.seqs.begin()
-	defer x.seqs.finish(seq)
-	op.Session, op.Seq, op.Low, op.Guards = uint64(x.id()), seq, low, guards
-	res, err := x.g.call(ctx, what, op)
+func (s *session) call(ctx context.Context, what string, guards []*fsmpb.Guard, op *fsmpb.Op) (*fsmpb.Result, error) {
+	seq, low := s.seqs.begin()
+	defer s.seqs.finish(seq)
+	op.Session, op.Seq, op.Low, op.Guards = uint64(s.id()), seq, low, guards
+	res, err := s.g.call(ctx, what, op)
 	if errors.Is(err, errNoSession) {
-		x.end(ErrLost)
+		s.end(ErrLost)
 	}
 	return res, err
 }
