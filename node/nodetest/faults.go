@@ -67,6 +67,14 @@ func (c *Cluster) Reboot(i int) {
 	m.boot++
 }
 
+// Binary makes the next start of node i one of a binary that speaks cluster format versions up to format.
+func (c *Cluster) Binary(i int, format uint32) {
+	m := c.member(i)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.format = format
+}
+
 // Wipe empties the disk of node i, which must be down: the next start is that of a new node.
 func (c *Cluster) Wipe(i int) {
 	c.t.Helper()

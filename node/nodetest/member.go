@@ -27,6 +27,7 @@ type member struct {
 	mu      sync.Mutex // guards the fields below
 	config  node.Config
 	boot    int        // counts the machine's boots
+	format  uint32     // see Cluster.Binary
 	node    *node.Node // nil while down
 	inside  env.Inspector
 	closing chan struct{} // non-nil once a killed node is being closed; closed when it is
@@ -36,6 +37,9 @@ type member struct {
 func newMember(c *Cluster, i int) *member {
 	m := &member{c: c, i: i, disk: newDisk(), clock: env.NewVirtual(time.Now())}
 	m.config = node.Config{Name: fmt.Sprintf("node-%d", i), Dir: dir, Bind: addrOf(i)}
+	if i < len(c.o.Formats) {
+		m.format = c.o.Formats[i]
+	}
 	return m
 }
 
@@ -63,7 +67,7 @@ func (m *member) start() error {
 	m.mu.Lock()
 	closing := m.closing
 	config := m.config
-	boot := m.boot
+	boot, format := m.boot, m.format
 	up := m.node != nil
 	m.mu.Unlock()
 	if up {
@@ -78,15 +82,13 @@ func (m *member) start() error {
 	}
 	fs, raftFS := m.disk.mount()
 	e := &env.Env{
-		Clock:  m.clock,
-		FS:     fs,
-		RaftFS: raftFS,
-		BootID: fmt.Sprintf("machine %d boot %d", m.i, boot),
-		Listen: func(bind, _ string, _ hclog.Logger) (transport.Transport, error) { return m.c.net.Listen(bind) },
-		Lookup: m.c.lookup,
-	}
-	if m.i < len(m.c.o.Formats) {
-		e.MaxFormat = m.c.o.Formats[m.i]
+		Clock:     m.clock,
+		FS:        fs,
+		RaftFS:    raftFS,
+		BootID:    fmt.Sprintf("machine %d boot %d", m.i, boot),
+		MaxFormat: format,
+		Listen:    func(bind, _ string, _ hclog.Logger) (transport.Transport, error) { return m.c.net.Listen(bind) },
+		Lookup:    m.c.lookup,
 	}
 	var inside env.Inspector
 	e.Inspect = func(i env.Inspector) { inside = i }

@@ -18,7 +18,7 @@ type Options struct {
 	Bootstrap int
 	// Config changes the config of node i, of those that New makes and those of Add and Clone, before each of its starts. It may be nil.
 	Config func(i int, c *node.Config)
-	// Formats are the newest cluster format versions that the nodes' binaries speak, by index; zero or missing: as built.
+	// Formats are the newest cluster format versions that the nodes' binaries speak, by index; zero or missing: as built. See Binary.
 	Formats []uint32
 	// Seed seeds delays and losses. One seed gives one distribution, not one exact run.
 	Seed uint64
