@@ -9,7 +9,7 @@ import (
 // A Guard checks tokens in memory, for any number of resources. Its zero value is ready; do not copy it once used. It is
 // safe for concurrent use.
 //
-// It remembers one number a resource, about 250 bytes with a short name, for as long as it lives: to forget one means to
+// It remembers one number a resource, about 200 bytes with a short name, for as long as it lives: to forget one means to
 // accept an old token. So let the names come from a set that you know, not from whoever sends a request, or set Limit;
 // and Forget those resources that are gone for good. It also forgets with its process: if the resource outlives that,
 // keep the token with the resource, and Check it once at the start, or use SQL.
