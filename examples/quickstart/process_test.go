@@ -99,6 +99,7 @@ func wantEmpty(t *testing.T, dir string) {
 
 // TestProcess_Story: the stories end as they promise, and nothing is left behind, whatever ends them (cases 15, 42).
 func TestProcess_Story(t *testing.T) {
+	t.Parallel()
 	binary := build(t)
 
 	// Through a kill, a late write and a lost majority each customer is billed exactly once, and a late write is refused.

@@ -16,6 +16,7 @@ import (
 // TestReadme_Program: the program in the project's README compiles and runs as it stands there, on a free port, and a second
 // run finds what the first one wrote and gets a higher token (case 63).
 func TestReadme_Program(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
