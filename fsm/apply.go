@@ -79,7 +79,7 @@ func (t *txn) op(stamp Token, op *fsmpb.Op) *fsmpb.Result {
 		return status(fsmpb.Result_FENCED)
 	}
 	if op.Session == 0 {
-		return t.fresh(stamp, nil, op)
+		return t.fresh(nil, op)
 	}
 	s := t.st.sessions[Token(op.Session)]
 	switch {
@@ -98,7 +98,7 @@ func (t *txn) op(stamp Token, op *fsmpb.Op) *fsmpb.Result {
 	case len(s.results) >= MaxResults:
 		return invalid("too many operations are not acknowledged")
 	}
-	res := t.fresh(stamp, s, op)
+	res := t.fresh(s, op)
 	if !s.ended {
 		t.remember(s, op.Seq, trim(res))
 	}
@@ -106,7 +106,7 @@ func (t *txn) op(stamp Token, op *fsmpb.Op) *fsmpb.Result {
 }
 
 // fresh applies an operation that is no copy: it must be well formed and known in this version, and its guards current.
-func (t *txn) fresh(stamp Token, s *session, op *fsmpb.Op) *fsmpb.Result {
+func (t *txn) fresh(s *session, op *fsmpb.Op) *fsmpb.Result {
 	if reason := faultIn(op); reason != "" {
 		return invalid(reason)
 	}
@@ -118,19 +118,19 @@ func (t *txn) fresh(stamp Token, s *session, op *fsmpb.Op) *fsmpb.Result {
 			return status(fsmpb.Result_FENCED)
 		}
 	}
-	return t.do(stamp, s, op)
+	return t.do(s, op)
 }
 
-func (t *txn) do(stamp Token, s *session, op *fsmpb.Op) *fsmpb.Result {
+func (t *txn) do(s *session, op *fsmpb.Op) *fsmpb.Result {
 	switch k := op.Kind.(type) {
 	case *fsmpb.Op_OpenSession:
-		return t.openSession(stamp, k.OpenSession)
+		return t.openSession(k.OpenSession)
 	case *fsmpb.Op_EndSessions:
 		return t.endSessions(k.EndSessions)
 	case *fsmpb.Op_EndFormer:
 		return t.endFormer(k.EndFormer)
 	case *fsmpb.Op_Renew:
-		return t.renew(stamp, k.Renew.Ids)
+		return t.renew(k.Renew.Ids)
 	case *fsmpb.Op_Checkpoint:
 		return t.checkpoint(k.Checkpoint.Sessions)
 	case *fsmpb.Op_Release:

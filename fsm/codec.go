@@ -132,8 +132,8 @@ func appendSession(b []byte, s *session) []byte {
 	b = binary.AppendUvarint(b, s.incarnation)
 	b = binary.AppendUvarint(b, uint64(s.ttl))
 	b = append(b, s.nonce[:]...)
-	b = binary.AppendUvarint(b, uint64(s.lease.Hot))
-	b = binary.AppendUvarint(b, uint64(s.lease.Silence))
+	b = binary.AppendUvarint(b, uint64(s.life.Heard))
+	b = binary.AppendUvarint(b, uint64(s.life.Silence))
 	return binary.AppendUvarint(b, s.low)
 }
 
@@ -145,7 +145,7 @@ func decodeSession(id Token, b []byte) (*session, error) {
 	} else {
 		r.bad = true
 	}
-	s.lease.Hot, s.lease.Silence, s.low = Token(r.uint()), r.duration(SessionLimit(MaxTTL)), r.uint()
+	s.life.Heard, s.life.Silence, s.low = Token(r.uint()), r.duration(SessionLimit(MaxTTL)), r.uint()
 	return s, r.done("session")
 }
 

@@ -24,6 +24,6 @@
 // Failure: an error of the storage in the middle of an Apply ends the machine (ErrFailed); open it again. Restore
 // leaves the old state or the new one, whole, also through a crash.
 //
-// The rules that hold at apply (Claim.Accepts, Claim.AcceptsStamp, Lease, SessionLimit) are pure functions on small
+// The rules that hold at apply (Claim.Accepts, Claim.AcceptsStamp, Life, SessionLimit) are pure functions on small
 // values, so that a model checker calls the same code.
 package fsm

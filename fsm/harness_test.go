@@ -95,6 +95,13 @@ func (s *shard) claim(node string, term uint64) Applied {
 // do applies operations in one batch under the current stamp.
 func (s *shard) do(ops ...*fsmpb.Op) []*fsmpb.Result {
 	s.t.Helper()
+	for _, op := range ops {
+		for _, c := range append(op.GetCheckpoint().GetSessions(), op.GetRelease().GetSessions()...) {
+			if x, ok := s.m.Session(Token(c.Id)); ok && c.Heard == 0 {
+				c.Heard = uint64(x.Heard) // measured now
+			}
+		}
+	}
 	a := s.entry(batchEntry(s.stamp, ops...))
 	if a.Err != nil {
 		s.t.Fatalf("apply batch: %v", a.Err)
@@ -237,7 +244,7 @@ type dump struct {
 
 type dumpedSession struct {
 	Session Session
-	Lease   Lease
+	Life    Life
 	Nonce   string
 	Results []string
 	Refs    []string
@@ -247,7 +254,7 @@ func dumpState(st *state) dump {
 	d := dump{Claim: st.claim, Counters: [3]uint64{uint64(st.counters.version), uint64(st.counters.tokens),
 		uint64(st.counters.revision)}, Refs: map[Token]int{}}
 	for _, s := range st.order {
-		ds := dumpedSession{Session: s.view(st.claim), Lease: s.lease, Nonce: string(s.nonce[:])}
+		ds := dumpedSession{Session: s.view(st.claim), Life: s.life, Nonce: string(s.nonce[:])}
 		for _, r := range s.results {
 			ds.Results = append(ds.Results, fmt.Sprint(r.seq, " ", prototext.MarshalOptions{}.Format(r.result)))
 		}

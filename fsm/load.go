@@ -68,7 +68,7 @@ func (l loader) session(rest, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(l.minted(s.id), l.minted(s.lease.Hot)); err != nil {
+	if err := errors.Join(l.minted(s.id), l.minted(s.life.Heard)); err != nil {
 		return err
 	}
 	if l.st.nonces[s.nonce] != nil {

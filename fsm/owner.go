@@ -17,7 +17,7 @@ func (t *txn) claim(c *fsmpb.Claim) error {
 	if !r.Keep {
 		minted = t.mint()
 		for _, s := range t.st.order {
-			s.lease = s.lease.AfterClaim(last.Token, r.Waited, s.ttl)
+			s.life = s.life.Claimed(last.Token, r.Waited, s.ttl)
 			t.touched(s)
 		}
 	}

@@ -104,7 +104,7 @@ func TestMachine_Apply_InvalidClaims(t *testing.T) {
 }
 
 // A session is hot under the owner that renewed it in the log; a claim without keep makes all cold, and adds the
-// wait only to those that were cold (case 3's kind).
+// wait only to those that were cold before the claim that it replaces (case 3's kind).
 func TestMachine_Apply_SilenceOverClaims(t *testing.T) {
 	s := owned(t)
 	hot, cold, dead := s.session("hot"), s.session("cold"), s.session("dead")
@@ -125,8 +125,13 @@ func TestMachine_Apply_SilenceOverClaims(t *testing.T) {
 	s.entry(claimEntry(&fsmpb.Claim{Node: "b", Incarnation: 1, Term: 3, Lease: 1, Replaces: uint64(last.Token), Waited: 5e9}))
 	s.stamp = s.m.Claim().Token
 	check("claimed", hot, false, 0)
-	check("claimed", cold, false, 8*time.Second)
-	check("claimed", dead, false, 10100*time.Millisecond)
+	check("claimed", cold, false, 3*time.Second) // may have been measured while the claimer waited
+	last = s.m.Claim()
+	s.entry(claimEntry(&fsmpb.Claim{Node: "a", Incarnation: 1, Term: 4, Lease: 1, Replaces: uint64(last.Token), Waited: 5e9}))
+	s.stamp = s.m.Claim().Token
+	check("claimed again", hot, false, 5*time.Second)
+	check("claimed again", cold, false, 8*time.Second)
+	check("claimed again", dead, false, 10100*time.Millisecond)
 	s.do(renewOp(cold))
 	check("renewed", cold, true, 0)
 	s.do(releaseOp(cold, 2*time.Second))
@@ -152,5 +157,19 @@ func TestMachine_Apply_Raise(t *testing.T) {
 		if got := s.m.Version(); got != c.want {
 			t.Errorf("raised to %d: got version %d, want %d", c.to, got, c.want)
 		}
+	}
+}
+
+// A checkpoint that was measured before a renewal changes nothing once the renewal is in the log, in whatever order they come.
+func TestMachine_Apply_OvertakenCheckpoint(t *testing.T) {
+	s := owned(t)
+	id := s.session("n")
+	before, _ := s.m.Session(id)
+	late := checkpointOp(id, 5*time.Second)
+	late.GetCheckpoint().Sessions[0].Heard = uint64(before.Heard)
+	s.do(renewOp(id))
+	s.do(late)
+	if got, ok := s.m.Session(id); !ok || !got.Hot || got.Silence != 0 {
+		t.Errorf("after a renewal and an older checkpoint: got %+v, want hot", got)
 	}
 }

@@ -29,6 +29,7 @@ type Session struct {
 	Incarnation uint64
 	TTL         time.Duration // as recorded at its creation
 	Hot         bool          // the current claim's owner may renew it in memory
+	Heard       Token         // minted when the log last heard of it: a checkpoint names it
 	Silence     time.Duration // while cold: for how long at least it was silent when that was recorded
 	Low         uint64        // results at or below it were acknowledged and are forgotten
 }
@@ -253,7 +254,7 @@ func (m *Machine) Hash() (uint64, error) {
 
 func (s *session) view(c Claim) Session {
 	return Session{ID: s.id, Node: s.node, Incarnation: s.incarnation, TTL: s.ttl,
-		Hot: s.lease.IsHot(c.Token) && !c.Released, Silence: s.lease.Silence, Low: s.low}
+		Hot: s.life.IsHot(c.Token) && !c.Released, Heard: s.life.Heard, Silence: s.life.Silence, Low: s.low}
 }
 
 func (l *lock) view() LockState {

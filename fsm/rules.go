@@ -77,30 +77,6 @@ func (c Claim) After(next ClaimRequest, minted Token) Claim {
 // and not after its release.
 func (c Claim) AcceptsStamp(t Token) bool { return t != 0 && t == c.Token && !c.Released }
 
-// A Lease is what the log knows of a session's life. It says nothing of renewals that an owner kept in memory.
-type Lease struct {
-	Hot     Token         // the owner's token under which the session was last renewed in the log; zero: cold
-	Silence time.Duration // while cold: for how long at least it had been silent when that was recorded
-}
-
-// IsHot reports whether the owner with that token may renew the session in memory, without a log entry.
-func (l Lease) IsHot(owner Token) bool { return owner != 0 && l.Hot == owner }
-
-// AfterRenew is the lease after a renewal in the log, in a batch with that stamp.
-func (l Lease) AfterRenew(stamp Token) Lease { return Lease{Hot: stamp} }
-
-// AfterCheckpoint is the lease after the owner recorded a silence: cold, so that the next renewal goes through the
-// log. The silence is bounded by the session's limit.
-func (l Lease) AfterCheckpoint(silence, ttl time.Duration) Lease {
-	return Lease{Silence: min(max(silence, 0), SessionLimit(ttl))}
-}
-
-// AfterClaim is the lease after a claim that replaced the one with token last. Every session becomes cold; a claim
-// that keeps its token must not call it. See SilenceAfterClaim.
-func (l Lease) AfterClaim(last Token, waited, ttl time.Duration) Lease {
-	return Lease{Silence: SilenceAfterClaim(l.IsHot(last), l.Silence, waited, ttl)}
-}
-
 // SilenceAfterClaim is the silence that a new owner has to assume at least. One that was hot may have been renewed in
 // the former owner's memory until a moment ago: nothing is known. One that was cold cannot have been, so the time
 // that the claimer waited adds up, and repeated failovers cannot keep a dead session alive for ever.

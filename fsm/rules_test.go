@@ -121,23 +121,30 @@ func TestSessionLimit(t *testing.T) {
 	}
 }
 
-// A lease is hot only under the token it was renewed under; checkpoints and claims make it cold.
-func TestLease(t *testing.T) {
+// A session is hot only under the token it was renewed under; checkpoints and claims make it cold. A checkpoint that the log
+// knows better than is refused, and a claim adds no wait to what was recorded under the claim it replaces.
+func TestLife(t *testing.T) {
 	const ttl = 100 * time.Second
-	hot := Lease{Silence: 3}.AfterRenew(5)
+	hot := Life{Heard: 3, Silence: 3}.Renewed(6)
+	checkpoint := func(heard Token, silence time.Duration) Life {
+		l, _ := hot.Checkpointed(heard, 7, silence, ttl)
+		return l
+	}
 	for _, c := range []struct {
 		name string
-		got  Lease
-		want Lease
+		got  Life
+		want Life
 	}{
-		{"Renew", hot, Lease{Hot: 5}},
-		{"Checkpoint", hot.AfterCheckpoint(40*time.Second, ttl), Lease{Silence: 40 * time.Second}},
-		{"CheckpointBeyondTheLimit", hot.AfterCheckpoint(400*time.Second, ttl), Lease{Silence: 101 * time.Second}},
-		{"CheckpointNegative", hot.AfterCheckpoint(-1, ttl), Lease{}},
-		{"ClaimAfterHot", hot.AfterClaim(5, 9, ttl), Lease{}},
-		{"ClaimAfterHotUnderAnother", Lease{Hot: 4}.AfterClaim(5, 9, ttl), Lease{Silence: 9}},
-		{"ClaimAfterCold", Lease{Silence: 40}.AfterClaim(5, 9, ttl), Lease{Silence: 49}},
-		{"FirstClaim", Lease{}.AfterClaim(0, 9, ttl), Lease{Silence: 9}},
+		{"Renew", hot, Life{Heard: 6}},
+		{"Checkpoint", checkpoint(6, 40*time.Second), Life{Heard: 7, Silence: 40 * time.Second}},
+		{"CheckpointOvertaken", checkpoint(5, 40*time.Second), hot},
+		{"CheckpointBeyondTheLimit", checkpoint(6, 400*time.Second), Life{Heard: 7, Silence: 101 * time.Second}},
+		{"CheckpointNegative", checkpoint(6, -1), Life{Heard: 7}},
+		{"ClaimAfterHot", hot.Claimed(5, 9, ttl), hot},
+		{"ClaimAfterHotUnderAnother", hot.Claimed(8, 9, ttl), Life{Heard: 6, Silence: 9}},
+		{"ClaimAfterCold", Life{Heard: 4, Silence: 40}.Claimed(5, 9, ttl), Life{Heard: 4, Silence: 49}},
+		{"ClaimAfterColdUnderTheLast", Life{Heard: 6, Silence: 40}.Claimed(5, 9, ttl), Life{Heard: 6, Silence: 40}},
+		{"ClaimBeyondTheLimit", Life{Heard: 4, Silence: 1}.Claimed(5, 2*ttl, ttl), Life{Heard: 4, Silence: 101 * time.Second}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.got != c.want {
@@ -145,9 +152,9 @@ func TestLease(t *testing.T) {
 			}
 		})
 	}
-	if hot.IsHot(4) || !hot.IsHot(5) || (Lease{}).IsHot(0) {
-		t.Errorf("hot under 4, under 5, cold under none: got %v %v %v, want false true false",
-			hot.IsHot(4), hot.IsHot(5), Lease{}.IsHot(0))
+	if hot.IsHot(7) || !hot.IsHot(5) || hot.IsHot(0) || (Life{Heard: 6, Silence: 1}).IsHot(5) {
+		t.Errorf("hot under 7, 5, none, cold under 5: got %v %v %v %v, want false true false false",
+			hot.IsHot(7), hot.IsHot(5), hot.IsHot(0), Life{Heard: 6, Silence: 1}.IsHot(5))
 	}
 }
 
@@ -156,7 +163,7 @@ func TestRules_Allocations(t *testing.T) {
 	last := Claim{Token: 5, Node: "a", Incarnation: 2, Term: 7, Lease: time.Second}
 	next := ClaimRequest{Node: "b", Incarnation: 1, Term: 8, Replaces: 5}
 	if n := testing.AllocsPerRun(100, func() {
-		if !last.Accepts(next) || !last.After(next, 6).AcceptsStamp(6) || (Lease{Silence: 1}).AfterClaim(5, 1, 100).Silence != 2 {
+		if !last.Accepts(next) || !last.After(next, 6).AcceptsStamp(6) || (Life{Silence: 1}).Claimed(5, 1, 100).Silence != 2 {
 			t.Error("unexpected outcome")
 		}
 	}); n != 0 {

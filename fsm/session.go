@@ -8,9 +8,9 @@ import (
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
 
-// openSession makes a session, hot under the stamp: its creation is its first renewal. A repeated nonce answers the
+// openSession makes a session, hot under the current token: its creation is its first renewal. A repeated nonce answers the
 // same session and renews nothing, so a client has to count from before it first sent that nonce.
-func (t *txn) openSession(stamp Token, o *fsmpb.OpenSession) *fsmpb.Result {
+func (t *txn) openSession(o *fsmpb.OpenSession) *fsmpb.Result {
 	nonce := [NonceSize]byte(o.Nonce)
 	if s := t.st.nonces[nonce]; s != nil {
 		if s.node != o.Node || s.incarnation != o.Incarnation || s.ttl != time.Duration(o.Ttl) {
@@ -19,7 +19,7 @@ func (t *txn) openSession(stamp Token, o *fsmpb.OpenSession) *fsmpb.Result {
 		return &fsmpb.Result{Status: fsmpb.Result_OK, Token: uint64(s.id)}
 	}
 	s := &session{id: t.mint(), node: o.Node, incarnation: o.Incarnation, ttl: time.Duration(o.Ttl), nonce: nonce}
-	s.lease = s.lease.AfterRenew(stamp)
+	s.life = s.life.Renewed(s.id)
 	t.st.add(s)
 	t.touched(s)
 	t.tell(Event{Kind: SessionOpened, Session: s.id})
@@ -75,32 +75,37 @@ func (t *txn) end(ended []*session, expired bool) {
 	}
 }
 
-// renew makes sessions hot under the stamp.
-func (t *txn) renew(stamp Token, ids []uint64) *fsmpb.Result {
+// renew makes sessions hot under the current claim's token.
+func (t *txn) renew(ids []uint64) *fsmpb.Result {
 	res := &fsmpb.Result{Status: fsmpb.Result_OK, Exists: make([]bool, len(ids))}
+	heard := t.mint()
 	for i, id := range ids {
 		s := t.st.sessions[Token(id)]
 		if s == nil {
 			continue
 		}
 		res.Exists[i] = true
-		s.lease = s.lease.AfterRenew(stamp)
+		s.life = s.life.Renewed(heard)
 		t.touched(s)
 	}
 	return res
 }
 
-// checkpoint makes sessions cold and records their silence.
+// checkpoint makes sessions cold and records their silence, if the log has not heard of them since that was measured.
 func (t *txn) checkpoint(silences []*fsmpb.Checkpoint_Silence) *fsmpb.Result {
 	res := &fsmpb.Result{Status: fsmpb.Result_OK, Exists: make([]bool, len(silences))}
+	heard := t.mint()
 	for i, c := range silences {
 		s := t.st.sessions[Token(c.Id)]
 		if s == nil {
 			continue
 		}
 		res.Exists[i] = true
-		s.lease = s.lease.AfterCheckpoint(time.Duration(c.Silence), s.ttl)
-		t.touched(s)
+		life, ok := s.life.Checkpointed(Token(c.Heard), heard, time.Duration(c.Silence), s.ttl)
+		if ok {
+			s.life = life
+			t.touched(s)
+		}
 	}
 	return res
 }

@@ -15,10 +15,11 @@ func TestMachine_OpenSession_Again(t *testing.T) {
 	s := owned(t)
 	id := s.session("n")
 	s.do(checkpointOp(id, 4*time.Second))
+	heard := s.m.st.counters.tokens
 	if again := s.session("n"); again != id {
 		t.Errorf("same nonce: got session %d, want %d", again, id)
 	}
-	want := Session{ID: id, Node: "n", Incarnation: 1, TTL: 10 * time.Second, Silence: 4 * time.Second}
+	want := Session{ID: id, Node: "n", Incarnation: 1, TTL: 10 * time.Second, Heard: heard, Silence: 4 * time.Second}
 	if got, _ := s.m.Session(id); got != want {
 		t.Errorf("session: got %+v, want %+v", got, want)
 	}
@@ -125,12 +126,15 @@ func TestMachine_Renew_Dead(t *testing.T) {
 	s := owned(t)
 	a, b := s.session("a"), s.session("b")
 	s.do(endOp(a))
-	before := hash(t, s.m)
+	before, _ := s.m.Session(b)
 	if diff := cmp.Diff([]bool{false, true}, s.want(fsmpb.Result_OK, renewOp(a, b)).Exists); diff != "" {
 		t.Errorf("renewed (-want +got):\n%s", diff)
 	}
-	if hash(t, s.m) != before {
-		t.Error("renewing a dead session and a hot one changed the state")
+	if after, ok := s.m.Session(b); !ok || !after.Hot || after.Heard <= before.Heard {
+		t.Errorf("renewed: got %+v after %+v, want it hot and heard later", after, before)
+	}
+	if after, ok := s.m.Session(a); ok {
+		t.Errorf("renewing a dead session: got %+v, want none", after)
 	}
 	if diff := cmp.Diff([]bool{false}, s.want(fsmpb.Result_OK, checkpointOp(a, 1)).Exists); diff != "" {
 		t.Errorf("checkpointed (-want +got):\n%s", diff)

@@ -33,7 +33,7 @@ type session struct {
 	incarnation uint64
 	ttl         time.Duration
 	nonce       [NonceSize]byte
-	lease       Lease
+	life        Life
 	low         uint64       // acknowledged: results at or below are forgotten
 	results     []remembered // by seq
 	refs        []ref        // by seq

@@ -153,7 +153,7 @@ func (r *renewals) loop(ctx context.Context) {
 		expired, checkpoint := r.due(now, now-last)
 		last = now
 		if checkpoint != nil {
-			r.checkpointed(ctx, *checkpoint)
+			_, _ = checkpoint.wait(ctx) // whatever came of it, its sessions are renewed through the log next
 		}
 		if len(expired) > 0 {
 			r.expire(ctx, expired)
@@ -179,7 +179,7 @@ func (r *renewals) due(now, passed time.Duration) (expired []uint64, checkpoint 
 			s.Expiring = true
 			expired = append(expired, uint64(id))
 		case owner.Checkpoints(*s, now):
-			silent = append(silent, &fsmpb.Checkpoint_Silence{Id: uint64(id), Silence: int64(owner.Silence(*s, now))})
+			silent = append(silent, r.silence(id, owner.Silence(*s, now)))
 			*s = owner.Checkpointing(*s)
 		}
 	}
@@ -191,18 +191,14 @@ func (r *renewals) due(now, passed time.Duration) (expired []uint64, checkpoint 
 	return expired, &q
 }
 
-// checkpointed waits for a checkpoint. One whose outcome is not known may be applied after later renewals, so its sessions stay cold.
-func (r *renewals) checkpointed(ctx context.Context, q queuedOp) {
-	if _, err := q.wait(ctx); !errors.Is(err, errMaybe) {
-		return
+// silence is the record of a silence that was measured now. It names what the log has last heard of the session: if a renewal comes before
+// it in the log after all, it is refused.
+func (r *renewals) silence(id fsm.Token, d time.Duration) *fsmpb.Checkpoint_Silence {
+	c := &fsmpb.Checkpoint_Silence{Id: uint64(id), Silence: int64(d)}
+	if s, ok := r.o.l.machine.Load().Session(id); ok {
+		c.Heard = uint64(s.Heard)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range q.op.GetCheckpoint().GetSessions() {
-		if t := r.m[fsm.Token(s.GetId())]; t != nil {
-			t.Doubtful, t.Hot = true, false
-		}
-	}
+	return c
 }
 
 // expire ends sessions. While it is not known what came of it they stay marked and are never renewed; the next rounds ask again.
@@ -240,11 +236,10 @@ func (r *renewals) silences() []*fsmpb.Checkpoint_Silence {
 	now := r.o.l.now()
 	out := make([]*fsmpb.Checkpoint_Silence, 0, len(r.m))
 	for id, s := range r.m {
-		silence := owner.Silence(*s, now)
 		if s.Renewing {
-			silence = 0 // its renewal may be in the log before the release
+			continue // its renewal may be in the log before the release
 		}
-		out = append(out, &fsmpb.Checkpoint_Silence{Id: uint64(id), Silence: int64(silence)})
+		out = append(out, r.silence(id, owner.Silence(*s, now)))
 	}
 	return out
 }

@@ -2653,6 +2653,7 @@ type Checkpoint_Silence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Silence       int64                  `protobuf:"varint,2,opt,name=silence,proto3" json:"silence,omitempty"` // nanoseconds
+	Heard         uint64                 `protobuf:"varint,3,opt,name=heard,proto3" json:"heard,omitempty"`     // what the log had last heard of it when that was measured; if it has since, nothing is recorded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2697,6 +2698,13 @@ func (x *Checkpoint_Silence) GetId() uint64 {
 func (x *Checkpoint_Silence) GetSilence() int64 {
 	if x != nil {
 		return x.Silence
+	}
+	return 0
+}
+
+func (x *Checkpoint_Silence) GetHeard() uint64 {
+	if x != nil {
+		return x.Heard
 	}
 	return 0
 }
@@ -2781,13 +2789,14 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"\x19\n" +
 	"\x05Renew\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\x04R\x03ids\"\x81\x01\n" +
+	"\x03ids\x18\x01 \x03(\x04R\x03ids\"\x97\x01\n" +
 	"\n" +
 	"Checkpoint\x12>\n" +
-	"\bsessions\x18\x01 \x03(\v2\".oarlock.fsm.v1.Checkpoint.SilenceR\bsessions\x1a3\n" +
+	"\bsessions\x18\x01 \x03(\v2\".oarlock.fsm.v1.Checkpoint.SilenceR\bsessions\x1aI\n" +
 	"\aSilence\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
-	"\asilence\x18\x02 \x01(\x03R\asilence\"I\n" +
+	"\asilence\x18\x02 \x01(\x03R\asilence\x12\x14\n" +
+	"\x05heard\x18\x03 \x01(\x04R\x05heard\"I\n" +
 	"\aRelease\x12>\n" +
 	"\bsessions\x18\x01 \x03(\v2\".oarlock.fsm.v1.Checkpoint.SilenceR\bsessions\"!\n" +
 	"\x05Raise\x12\x18\n" +
