@@ -39,41 +39,59 @@ func measureFailover(ctx context.Context, out io.Writer, o failoverOptions) (err
 	p := newProcs(binary, dir, o.verbose)
 	defer func() {
 		err = errors.Join(err, p.close())
-		switch {
-		case o.verbose:
-			fmt.Fprintf(out, "\nlogs are in %s\n", dir)
-		case err == nil || ctx.Err() != nil:
+		if !o.verbose && (err == nil || ctx.Err() != nil) {
 			err = errors.Join(err, os.RemoveAll(dir)) // else the logs stay
 		}
 	}()
 	before := loadAverage()
+	times, err := p.measure(ctx, o)
+	if err != nil {
+		return err
+	}
+	head := fmt.Sprintf("3 processes, %d shards, default settings, %d CPUs, load average %s at begin, %s at end",
+		shards, runtime.NumCPU(), before, loadAverage())
+	if o.verbose {
+		head += "\nlogs are in " + dir
+	}
+	return times.print(out, head)
+}
+
+// failoverTimes are the measured values, in the order of measurement.
+type failoverTimes struct {
+	kills, shutdowns []time.Duration // until every shard has a new owner
+	calls            []time.Duration // of Shutdown
+}
+
+func (p *procs) measure(ctx context.Context, o failoverOptions) (t failoverTimes, err error) {
 	for _, w := range p.all {
 		if err := p.start(ctx, w); err != nil {
-			return err
+			return t, err
 		}
 	}
-	var kills, shutdowns, calls []time.Duration
 	for i := range o.kills {
 		took, err := p.kill(ctx, p.all[i%len(p.all)])
 		if err != nil {
-			return fmt.Errorf("kill %d: %w", i+1, err)
+			return t, fmt.Errorf("kill %d: %w", i+1, err)
 		}
-		kills = append(kills, took)
+		t.kills = append(t.kills, took)
 	}
 	for i := range o.shutdowns {
 		took, call, err := p.shutdown(ctx, p.all[i%len(p.all)])
 		if err != nil {
-			return fmt.Errorf("shutdown %d: %w", i+1, err)
+			return t, fmt.Errorf("shutdown %d: %w", i+1, err)
 		}
-		shutdowns, calls = append(shutdowns, took), append(calls, call)
+		t.shutdowns, t.calls = append(t.shutdowns, took), append(t.calls, call)
 	}
-	fmt.Fprintf(out, "3 processes, %d shards, default settings, %d CPUs, load average %s at begin, %s at end\n\n",
-		shards, runtime.NumCPU(), before, loadAverage())
+	return t, nil
+}
+
+func (t failoverTimes) print(out io.Writer, head string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "until every shard has a new owner\tn\tmin\tp50\tp99\tmax\tgoal")
-	row(w, "after SIGKILL", kills, killGoal)
-	row(w, "after Shutdown", shutdowns, shutdownGoal)
-	row(w, "Shutdown call", calls, 0)
+	text := head + "\n\nuntil every shard has a new owner\tn\tmin\tp50\tp99\tmax\tgoal\n" +
+		row("after SIGKILL", t.kills, killGoal) + row("after Shutdown", t.shutdowns, shutdownGoal) + row("Shutdown call", t.calls, 0)
+	if _, err := io.WriteString(w, text); err != nil {
+		return err
+	}
 	return w.Flush()
 }
 
@@ -138,10 +156,10 @@ func (p *procs) takeover(ctx context.Context, before map[int]owner, begun time.T
 	return took, err
 }
 
-// row prints one line of the table. A goal of 0 is none.
-func row(w io.Writer, name string, d []time.Duration, goal time.Duration) {
+// row is one line of the table, empty if nothing was measured. A goal of 0 is none.
+func row(name string, d []time.Duration, goal time.Duration) string {
 	if len(d) == 0 {
-		return
+		return ""
 	}
 	verdict := ""
 	if goal > 0 {
@@ -150,7 +168,7 @@ func row(w io.Writer, name string, d []time.Duration, goal time.Duration) {
 			verdict = fmt.Sprintf("p99 <= %v: missed", goal)
 		}
 	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", name, len(d),
+	return fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%s\t%s\n", name, len(d),
 		short(quantile(d, 0)), short(quantile(d, 50)), short(quantile(d, 99)), short(quantile(d, 100)), verdict)
 }
 

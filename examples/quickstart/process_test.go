@@ -149,7 +149,7 @@ func TestProcess_Story(t *testing.T) {
 	// An interrupt ends all processes, also one that is stopped.
 	t.Run("InterruptedLeavesNothing", func(t *testing.T) {
 		t.Parallel()
-		out, err, tmp := stopAtFreeze(t, binary, os.Interrupt)
+		out, tmp, err := stopAtFreeze(t, binary, os.Interrupt)
 		if got := status(t, err); got != exitFailed {
 			t.Errorf("exit status: got %d, want %d\n%s", got, exitFailed, out)
 		}
@@ -166,7 +166,7 @@ func TestProcess_Story(t *testing.T) {
 }
 
 // stopAtFreeze runs a story until it has stopped a process, and then sends the signal to the story.
-func stopAtFreeze(t *testing.T, binary string, s os.Signal) (out string, err error, tmp string) {
+func stopAtFreeze(t *testing.T, binary string, s os.Signal) (out, tmp string, err error) {
 	t.Helper()
 	cmd, tmp := command(t, binary)
 	stdout, err := cmd.StdoutPipe()
@@ -185,5 +185,5 @@ func stopAtFreeze(t *testing.T, binary string, s os.Signal) (out string, err err
 			}
 		}
 	}
-	return all.String(), cmd.Wait(), tmp
+	return all.String(), tmp, cmd.Wait()
 }

@@ -33,19 +33,24 @@ func (s *screen) title(format string, args ...any) {
 	if s.terminal {
 		line = "\033[1m" + line + "\033[0m"
 	}
-	fmt.Fprintf(s.out, "\n%s\n", line)
+	s.print("\n" + line + "\n")
 }
 
 // say prints a line of the story.
 func (s *screen) say(format string, args ...any) {
-	fmt.Fprintf(s.out, "   "+strings.ReplaceAll(format, "\n", "\n   ")+"\n", args...)
+	s.print("   " + strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n   ") + "\n")
 }
 
 // table prints rows in columns; the first row has the headings.
 func (s *screen) table(rows [][]string) {
-	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, r := range rows {
-		fmt.Fprintln(w, "     "+strings.Join(r, "\t"))
+		_, _ = w.Write([]byte("     " + strings.Join(r, "\t") + "\n")) // a strings.Builder takes all
 	}
-	w.Flush()
+	_ = w.Flush()
+	s.print(b.String())
 }
+
+// print ignores errors: when nobody can read the story, its exit status still tells.
+func (s *screen) print(text string) { _, _ = io.WriteString(s.out, text) }
