@@ -13,7 +13,6 @@ type Session struct {
 	Hot      bool          // a renewal under the owner's token is in the log, and no checkpoint was proposed since
 	Renewing bool          // a renewal is on its way through the log
 	Expiring bool          // its end was proposed, whatever came of it
-	Doubtful bool          // a checkpoint was proposed and may be applied even later: never hot again under this token
 }
 
 // How says how a renewal is taken.
@@ -52,7 +51,7 @@ func Renew(s Session, leaseGood bool) How {
 func AfterRenewal(s Session, how How, now time.Duration) Session {
 	s.Renewed = max(s.Renewed, now)
 	if how == InLog {
-		s.Hot = !s.Doubtful
+		s.Hot = true
 	}
 	return s
 }
