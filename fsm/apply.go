@@ -17,6 +17,7 @@ type txn struct {
 	batch *pebble.Batch
 	index uint64             // of the last entry applied
 	recs  map[string]*Record // config records as read and changed in this Apply; nil: absent
+	jobs  map[string][]byte  // results of completed jobs, as read and recorded in this Apply
 	out   *Applied           // of the running entry
 	dirty []*session         // to be written at the end, once each
 	saved counters           // as stored
@@ -25,8 +26,8 @@ type txn struct {
 	val   []byte             // scratch
 }
 
-func (m *Machine) begin(sp space, recs map[string]*Record) *txn {
-	return &txn{m: m, st: m.st, sp: sp, batch: m.db.NewBatch(), index: m.applied.Load(), recs: recs, saved: m.st.counters}
+func (m *Machine) begin(sp space, recs map[string]*Record, jobs map[string][]byte) *txn {
+	return &txn{m: m, st: m.st, sp: sp, batch: m.db.NewBatch(), index: m.applied.Load(), recs: recs, jobs: jobs, saved: m.st.counters}
 }
 
 // run applies entries in order. It stops at the first that cannot be understood, whose error is also in its Applied,
@@ -149,15 +150,46 @@ func (t *txn) do(s *session, op *fsmpb.Op) *fsmpb.Result {
 		return t.deleteKey(k.Delete.Key)
 	case *fsmpb.Op_CompareAndSwap:
 		return t.compareAndSwap(k.CompareAndSwap)
+	case *fsmpb.Op_Touch:
+		return status(fsmpb.Result_OK)
 	}
-	return status(fsmpb.Result_OK) // Touch
+	return t.doHold(op)
+}
+
+// doHold applies an operation on what is held or waited for.
+func (t *txn) doHold(op *fsmpb.Op) *fsmpb.Result {
+	switch k := op.Kind.(type) {
+	case *fsmpb.Op_SetPermits:
+		return t.setPermits(k.SetPermits)
+	case *fsmpb.Op_SetValue:
+		return t.setValue(k.SetValue)
+	case *fsmpb.Op_Transfer:
+		return t.transfer(k.Transfer)
+	case *fsmpb.Op_Force:
+		return t.force(k.Force)
+	case *fsmpb.Op_RequestRevoke:
+		return t.requestRevoke(k.RequestRevoke)
+	case *fsmpb.Op_Started:
+		return t.started(k.Started)
+	case *fsmpb.Op_EndGrace:
+		return t.endGrace(k.EndGrace)
+	case *fsmpb.Op_JobDone:
+		return t.jobDone(k.JobDone)
+	case *fsmpb.Op_JobForget:
+		return t.jobForget(k.JobForget)
+	}
+	return invalid("no kind") // faultIn has refused it
 }
 
 // current reports whether the grant that a guard names is current.
 func (st *state) current(g *fsmpb.Guard) bool {
 	switch g.Kind {
 	case fsmpb.Guard_LOCK:
-		return st.holds(string(g.Name), Token(g.Token))
+		return st.holder(fsmpb.Lock_LOCK, g.Name, g.Token) != nil
+	case fsmpb.Guard_ELECTION:
+		return st.holder(fsmpb.Lock_ELECTION, g.Name, g.Token) != nil
+	case fsmpb.Guard_JOB:
+		return st.holder(fsmpb.Lock_JOB, g.Name, g.Token) != nil
 	case fsmpb.Guard_OWNERSHIP:
 		return st.claim.AcceptsStamp(Token(g.Token))
 	case fsmpb.Guard_SESSION:

@@ -42,7 +42,7 @@ func TestCase017_OldUnlockLeavesNewHold(t *testing.T) {
 	s.want(fsmpb.Result_OK, unlockOp(a, 2, "x", first))       // the copy
 	s.want(fsmpb.Result_NOT_HELD, unlockOp(a, 4, "x", first)) // the old handle again, as an operation of its own
 	s.want(fsmpb.Result_NOT_HELD, unlockOp(0, 0, "x", first))
-	if x, _ := s.m.Lock([]byte("x")); len(x.Holders) != 1 || x.Holders[0].Token != Token(second) {
+	if x, _ := s.m.Lock(fsmpb.Lock_LOCK, []byte("x")); len(x.Holders) != 1 || x.Holders[0].Token != Token(second) {
 		t.Errorf("lock: got %+v, want it held under %d", x, second)
 	}
 }

@@ -149,25 +149,6 @@ func decodeSession(id Token, b []byte) (*session, error) {
 	return s, r.done("session")
 }
 
-func appendClaimant(b []byte, c claimant) []byte {
-	b = binary.AppendUvarint(append(b, layout), uint64(c.session.id))
-	b = binary.AppendUvarint(b, c.seq)
-	b = append(b, byte(c.mode))
-	b = binary.AppendUvarint(b, uint64(c.permits))
-	return appendBytes(b, c.value)
-}
-
-// decodeClaimant also returns the id of the session, which the caller has to look up.
-func decodeClaimant(b []byte) (claimant, Token, error) {
-	r := read(b)
-	id := Token(r.uint())
-	c := claimant{seq: r.uint(), mode: mode(r.byte())}
-	permits := r.uint()
-	r.bad = r.bad || c.mode != exclusive || permits != 1
-	c.permits, c.value = uint32(permits), r.bytes(MaxLockValue)
-	return c, id, r.done("lock's claimant")
-}
-
 func appendRecord(b []byte, rec *Record) []byte {
 	b = binary.AppendUvarint(append(b, layout), uint64(rec.Create))
 	b = binary.AppendUvarint(b, uint64(rec.Mod))
@@ -191,6 +172,8 @@ func appendResult(b []byte, res *fsmpb.Result) []byte {
 	b = binary.AppendUvarint(b, res.Revision)
 	b = appendFlag(b, res.Trimmed)
 	b = appendString(b, res.Reason)
+	b = binary.AppendUvarint(b, uint64(res.Permits))
+	b = binary.AppendUvarint(b, res.Attempt)
 	b = binary.AppendUvarint(b, uint64(len(res.Exists)))
 	for _, e := range res.Exists {
 		b = appendFlag(b, e)
@@ -200,6 +183,10 @@ func appendResult(b []byte, res *fsmpb.Result) []byte {
 		b = appendBytes(b, rec.Key)
 		b = appendBytes(b, appendRecord(nil, fromMessage(rec)))
 	}
+	b = appendFlag(b, res.Job != nil)
+	if res.Job != nil {
+		b = appendJobMessage(b, res.Job)
+	}
 	return b
 }
 
@@ -207,6 +194,9 @@ func decodeResult(b []byte) (*fsmpb.Result, error) {
 	r := read(b)
 	res := &fsmpb.Result{Status: fsmpb.Result_Status(r.byte()), Token: r.uint(), Revision: r.uint()}
 	res.Trimmed, res.Reason = r.flag(), string(r.bytes(len(b)))
+	permits := r.uint()
+	r.bad = r.bad || permits > MaxPermits
+	res.Permits, res.Attempt = uint32(permits), r.uint()
 	n := r.uint()
 	if n > uint64(len(r.b)) {
 		return nil, fmt.Errorf("%w: result", ErrCorrupt)
@@ -220,6 +210,13 @@ func decodeResult(b []byte) (*fsmpb.Result, error) {
 			return nil, err
 		}
 		res.Record = toMessage(&rec)
+	}
+	if r.flag() {
+		j, err := decodeJobMessage(r.bytes(MaxName), r.bytes(len(b)))
+		if err != nil {
+			return nil, err
+		}
+		res.Job = j
 	}
 	return res, r.done("result")
 }

@@ -101,7 +101,7 @@ func body(op *fsmpb.Op) proto.Message {
 	case *fsmpb.Op_Touch:
 		return k.Touch
 	}
-	return nil
+	return bodyOfHold(op)
 }
 
 func unknown(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
@@ -109,7 +109,7 @@ func unknown(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) >
 // unknownInside looks at the messages below an operation.
 func unknownInside(op *fsmpb.Op) bool {
 	for _, g := range op.Guards {
-		if unknown(g) || g.Kind > fsmpb.Guard_SESSION {
+		if unknown(g) || g.Kind > fsmpb.Guard_JOB {
 			return true
 		}
 	}
@@ -123,7 +123,8 @@ func unknownInside(op *fsmpb.Op) bool {
 			return true
 		}
 	}
-	return unknown(body(op))
+	k, ok := body(op).(kinded)
+	return unknown(body(op)) || ok && k.GetKind() > fsmpb.Lock_JOB || op.GetLock().GetMode() > fsmpb.Lock_PERMIT
 }
 
 // request turns a claim's entry into plain values, and checks their bounds.
@@ -166,10 +167,7 @@ func faultIn(op *fsmpb.Op) string {
 	case *fsmpb.Op_Release:
 		return faultInSilences(k.Release.Sessions)
 	case *fsmpb.Op_Lock:
-		return first(within("name", len(k.Lock.Name), 1, MaxName), within("value", len(k.Lock.Value), 0, MaxLockValue),
-			needsSession(op))
-	case *fsmpb.Op_Unlock:
-		return within("name", len(k.Unlock.Name), 1, MaxName)
+		return first(needsSession(op), faultInLock(k.Lock))
 	case *fsmpb.Op_CancelLock:
 		if k.CancelLock.Seq == 0 || k.CancelLock.Seq == op.Seq {
 			return "cancels nothing or itself"
@@ -183,7 +181,7 @@ func faultIn(op *fsmpb.Op) string {
 		return first(within("key", len(k.CompareAndSwap.Key), 1, MaxKey),
 			within("value", len(k.CompareAndSwap.Value), 0, MaxValue))
 	}
-	return ""
+	return faultInHold(op)
 }
 
 func faultInSilences(ss []*fsmpb.Checkpoint_Silence) string {

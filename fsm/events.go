@@ -7,21 +7,42 @@ type EventKind uint8
 
 // Kinds of events, with the fields of Event that each fills.
 const (
-	Claimed       EventKind = iota + 1 // a claim was accepted: Token
-	Released                           // the owner released its claim: Token
-	Granted                            // a lock was granted, at once or from the queue: Session, Seq, Token, Name
-	Freed                              // a grant ended by unlock, cancel or its session's end: Session, Seq, Token, Name
-	SessionOpened                      // Session
-	SessionEnded                       // Session, Expired
-	Changed                            // a config record was written or deleted: Name (the key), Revision, Deleted
-	Raised                             // the cluster's version rose: Revision stays zero, Machine.Version has it
+	Claimed         EventKind = iota + 1 // a claim was accepted: Token
+	Released                             // the owner released its claim: Token
+	Granted                              // a lock was granted, at once or from the queue: Of, Session, Seq, Token, Name
+	Freed                                // a grant ended: Of, Session, Seq, Token, Name, Reason
+	SessionOpened                        // Session
+	SessionEnded                         // Session, Expired: not by its holder's will
+	Changed                              // a config record was written or deleted: Name (the key), Revision, Deleted
+	Raised                               // the cluster's version rose: Revision stays zero, Machine.Version has it
+	Answered                             // what waited got a result that is no grant, DONE: Of, Session, Seq, Name
+	HoldStarted                          // a holder knows of its grant: Of, Session, Seq, Token, Name (its first)
+	RevokeRequested                      // a holder is asked to give up: Of, Session, Seq, Token, Name
+	ValueChanged                         // of a grant: Of, Session, Seq, Token, Name
+	Closed                               // a holder with a grace died: Of, Session, Seq, Token, Name
+	Reopened                             // that grace is over: Of, Token, Name
+	JobCompleted                         // Of, Session, Seq, Token (of the grant), Name
+)
+
+// A Reason says why a grant ended.
+type Reason uint8
+
+// Reasons of Freed.
+const (
+	Unlocked    Reason = iota + 1 // given back, also by the end of its session at its holder's will, or by JobDone
+	Expired                       // its session ended for silence, or because its process is dead
+	Forced                        // against its holder's will
+	Transferred                   // handed to another node
+	Cancelled                     // by CancelLock
 )
 
 // An Event is something that an entry changed and somebody may be waiting for. Events are hints to look: the state
 // itself says the truth, and after a Restore there are none for what the snapshot skipped. Name is never written
-// to and may be kept.
+// to and may be kept. What concerns a grant of several names is told once for each of them.
 type Event struct {
 	Kind     EventKind
+	Of       fsmpb.Lock_Kind
+	Reason   Reason
 	Expired  bool
 	Deleted  bool
 	Session  Token

@@ -99,13 +99,13 @@ func (m *Machine) Apply(es []Entry) ([]Applied, error) {
 	for _, e := range es {
 		cmds = append(cmds, parse(e.Data))
 	}
-	recs := m.prefetch(sp, cmds)
+	recs, jobs := m.prefetch(sp, cmds), m.prefetchJobs(sp, cmds)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopped != nil {
 		return nil, m.stopped
 	}
-	t := m.begin(sp, recs)
+	t := m.begin(sp, recs, jobs)
 	defer t.batch.Close()
 	done, err := t.run(es, cmds)
 	if err != nil && !errors.Is(err, ErrVersion) {

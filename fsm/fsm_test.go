@@ -43,7 +43,7 @@ func TestOpen_Corrupt(t *testing.T) {
 		"UnknownLayout":  func(db *pebble.DB, sp space) error { return db.Set(sp.start(nil, kindClaim), []byte{layout + 1}, nil) },
 		"SessionMissing": func(db *pebble.DB, sp space) error { return db.Delete(sp.number(nil, kindSession, 2), nil) },
 		"HolderMissing": func(db *pebble.DB, sp space) error {
-			return db.DeleteRange(sp.start(nil, kindHolder), sp.start(nil, kindHolder+1), nil)
+			return db.Delete(sp.pair(nil, kindClaimant, 2, 1), nil)
 		},
 		"Pointer": func(db *pebble.DB, sp space) error { return db.Set(pointerKey(7, 3), []byte{1}, nil) },
 	} {
@@ -285,7 +285,7 @@ func readRound(t *testing.T, m *Machine, last string) string {
 	if len(recs) != 2 || string(recs[1].Value) != v || recs[1].Mod != rev || v < last {
 		t.Errorf("list after %q: got %v at %d, want both records of one round, the last at that revision", last, recs, rev)
 	}
-	locks := m.Locks(nil)
+	locks := m.Locks(fsmpb.Lock_LOCK, "", "", 0)
 	if len(locks) != 1 || locks[0].Name < v {
 		t.Errorf("locks after records of %q: got %+v, want one, not older", v, locks)
 		return v

@@ -179,13 +179,27 @@ func rewrite(suffix, value []byte) ([]byte, error) {
 			return nil, err
 		}
 		return appendResult(nil, res), err
-	case kindHolder, kindWaiter:
+	case kindClaimant:
+		c, keys, err := decodeClaimant(value)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			c.locks = append(c.locks, &lock{key: k})
+		}
+		return appendClaimant(nil, c), nil
+	case kindTotal:
+		n, err := decodeTotal(value)
+		return appendTotal(nil, n), err
+	case kindClosure:
 		if _, _, err := parseNamed(rest); err != nil {
 			return nil, err
 		}
-		c, id, err := decodeClaimant(value)
-		c.session = &session{id: id}
-		return appendClaimant(nil, c), err
+		d, err := decodeClosure(value)
+		return appendClosure(nil, d), err
+	case kindJob:
+		j, result, err := decodeJob(rest, value)
+		return appendJob(nil, j, result), err
 	case kindRecord:
 		rec, err := decodeRecord(rest, value)
 		return appendRecord(nil, &rec), err

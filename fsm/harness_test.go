@@ -2,13 +2,15 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
@@ -145,94 +147,6 @@ func encode(t testing.TB, e *fsmpb.Entry) []byte {
 	return b
 }
 
-func claimEntry(c *fsmpb.Claim) *fsmpb.Entry {
-	return &fsmpb.Entry{Version: 1, Attempt: 1, Body: &fsmpb.Entry_Claim{Claim: c}}
-}
-
-func batchEntry(stamp Token, ops ...*fsmpb.Op) *fsmpb.Entry {
-	return &fsmpb.Entry{Version: 1, Attempt: 1, Body: &fsmpb.Entry_Batch{Batch: &fsmpb.Batch{Stamp: uint64(stamp), Ops: ops}}}
-}
-
-func openOp(node string, incarnation uint64, ttl time.Duration) *fsmpb.Op {
-	nonce := make([]byte, NonceSize)
-	copy(nonce, fmt.Sprintf("%s.%d", node, incarnation))
-	return &fsmpb.Op{Kind: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Node: node, Incarnation: incarnation,
-		Ttl: int64(ttl), Nonce: nonce}}}
-}
-
-func endOp(ids ...Token) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: numbers(ids), Expired: true}}}
-}
-
-func renewOp(ids ...Token) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_Renew{Renew: &fsmpb.Renew{Ids: numbers(ids)}}}
-}
-
-func checkpointOp(id Token, silence time.Duration) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_Checkpoint{Checkpoint: &fsmpb.Checkpoint{Sessions: []*fsmpb.Checkpoint_Silence{
-		{Id: uint64(id), Silence: int64(silence)}}}}}
-}
-
-func releaseOp(id Token, silence time.Duration) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_Release{Release: &fsmpb.Release{Sessions: []*fsmpb.Checkpoint_Silence{
-		{Id: uint64(id), Silence: int64(silence)}}}}}
-}
-
-func raiseOp(version uint32) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_Raise{Raise: &fsmpb.Raise{Version: version}}}
-}
-
-func touchOp() *fsmpb.Op { return &fsmpb.Op{Kind: &fsmpb.Op_Touch{Touch: &fsmpb.Touch{}}} }
-
-func lockOp(id Token, seq uint64, name string) *fsmpb.Op {
-	return &fsmpb.Op{Session: uint64(id), Seq: seq, Kind: &fsmpb.Op_Lock{Lock: &fsmpb.Lock{Name: []byte(name)}}}
-}
-
-func tryOp(id Token, seq uint64, name string) *fsmpb.Op {
-	return &fsmpb.Op{Session: uint64(id), Seq: seq, Kind: &fsmpb.Op_Lock{Lock: &fsmpb.Lock{Name: []byte(name), Try: true}}}
-}
-
-func unlockOp(id Token, seq uint64, name string, token uint64) *fsmpb.Op {
-	return &fsmpb.Op{Session: uint64(id), Seq: seq, Kind: &fsmpb.Op_Unlock{Unlock: &fsmpb.Unlock{Name: []byte(name), Token: token}}}
-}
-
-func cancelOp(id Token, seq, of uint64) *fsmpb.Op {
-	return &fsmpb.Op{Session: uint64(id), Seq: seq, Kind: &fsmpb.Op_CancelLock{CancelLock: &fsmpb.CancelLock{Seq: of}}}
-}
-
-func putOp(key, value string) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_Put{Put: &fsmpb.Put{Key: []byte(key), Value: []byte(value)}}}
-}
-
-func deleteOp(key string) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_Delete{Delete: &fsmpb.Delete{Key: []byte(key)}}}
-}
-
-func casOp(key string, expect uint64, value string) *fsmpb.Op {
-	return &fsmpb.Op{Kind: &fsmpb.Op_CompareAndSwap{CompareAndSwap: &fsmpb.CompareAndSwap{Key: []byte(key),
-		Expect: expect, Value: []byte(value)}}}
-}
-
-// by makes an operation a session's.
-func by(id Token, seq, low uint64, op *fsmpb.Op) *fsmpb.Op {
-	op.Session, op.Seq, op.Low = uint64(id), seq, low
-	return op
-}
-
-// guarded adds a guard to an operation.
-func guarded(op *fsmpb.Op, kind fsmpb.Guard_Kind, name string, token Token) *fsmpb.Op {
-	op.Guards = append(op.Guards, &fsmpb.Guard{Kind: kind, Name: []byte(name), Token: uint64(token)})
-	return op
-}
-
-func numbers(ids []Token) []uint64 {
-	n := make([]uint64, len(ids))
-	for i, id := range ids {
-		n[i] = uint64(id)
-	}
-	return n
-}
-
 // dump is a state in a comparable form, with all that it consists of.
 type dump struct {
 	Claim    Claim
@@ -240,6 +154,10 @@ type dump struct {
 	Sessions []dumpedSession
 	Locks    []LockState
 	Refs     map[Token]int
+	Timed    []Hold
+	Graces   []Grace
+	Jobs     []Job
+	Done     []Job
 }
 
 type dumpedSession struct {
@@ -253,18 +171,31 @@ type dumpedSession struct {
 func dumpState(st *state) dump {
 	d := dump{Claim: st.claim, Counters: [3]uint64{uint64(st.counters.version), uint64(st.counters.tokens),
 		uint64(st.counters.revision)}, Refs: map[Token]int{}}
-	for _, s := range st.order {
+	for s := range st.order.all {
 		ds := dumpedSession{Session: s.view(st.claim), Life: s.life, Nonce: string(s.nonce[:])}
 		for _, r := range s.results {
 			ds.Results = append(ds.Results, fmt.Sprint(r.seq, " ", prototext.MarshalOptions{}.Format(r.result)))
 		}
-		for _, r := range s.refs {
-			ds.Refs = append(ds.Refs, fmt.Sprint(r.seq, " ", r.lock.name))
+		d.Refs[s.id] = 0
+		for _, c := range s.refs {
+			ds.Refs = append(ds.Refs, fmt.Sprint(c.seq, " ", c.locks[0].key))
+			d.Refs[s.id] += len(c.locks)
 		}
 		d.Sessions = append(d.Sessions, ds)
-		d.Refs[s.id] = len(s.refs)
 	}
-	d.Locks = (&Machine{st: st}).Locks(nil)
+	m := &Machine{st: st}
+	for kind := fsmpb.Lock_LOCK; kind <= fsmpb.Lock_JOB; kind++ {
+		d.Locks = append(d.Locks, m.Locks(kind, "", "", 0)...)
+	}
+	d.Timed, d.Graces = m.TimedHolds(), m.Graces()
+	slices.SortFunc(d.Graces, func(a, b Grace) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
+	})
+	for _, j := range st.jobs {
+		d.Jobs = append(d.Jobs, j.view(nil))
+	}
+	slices.SortFunc(d.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
+	d.Done, _ = m.DoneJobs(0)
 	return d
 }
 
@@ -285,26 +216,35 @@ func checkMirror(t testing.TB, m *Machine) {
 		t.Fatalf("check: stored applied index %d, in memory %d", applied, m.Applied())
 	}
 	d := dumpState(m.st)
-	if diff := cmp.Diff(dumpState(stored), d); diff != "" {
+	if diff := gocmp.Diff(dumpState(stored), d); diff != "" {
 		t.Fatalf("check: memory differs from storage (-stored +memory):\n%s", diff)
 	}
 	checkLocks(t, d)
 }
 
+// checkLocks says again, in other words than the engine, what has to be true of locks at all times.
 func checkLocks(t testing.TB, d dump) {
 	t.Helper()
-	refs := map[Token]int{}
+	refs, locks := map[Token]int{}, map[string]LockState{}
 	for _, l := range d.Locks {
-		if len(l.Holders) != 1 {
-			t.Fatalf("check: lock %q has %d holders and %d waiters", l.Name, len(l.Holders), len(l.Waiters))
+		locks[fmt.Sprint(l.Kind, l.Name)] = l
+		if len(l.Holders)+len(l.Waiters)+len(l.Graces) == 0 {
+			t.Fatalf("check: lock %q exists for nobody", l.Name)
 		}
-		for _, c := range append(bytesFree(l.Holders), l.Waiters...) {
+		modes := map[fsmpb.Lock_Mode]int{}
+		for _, c := range l.Holders {
+			modes[c.Mode]++
+		}
+		if n := modes[fsmpb.Lock_EXCLUSIVE]; n > 1 || len(modes) > 1 {
+			t.Fatalf("check: lock %q is held by %v", l.Name, modes)
+		}
+		for _, c := range slices.Concat(l.Holders, l.Waiters) {
 			refs[c.Session]++
 			if _, live := d.Refs[c.Session]; !live {
 				t.Fatalf("check: lock %q: session %d is dead", l.Name, c.Session)
 			}
-			if uint64(c.Token) > d.Counters[1] {
-				t.Fatalf("check: lock %q: token %d was never minted", l.Name, c.Token)
+			if uint64(max(c.Token, c.Ticket)) > d.Counters[1] {
+				t.Fatalf("check: lock %q: token %d or ticket %d was never minted", l.Name, c.Token, c.Ticket)
 			}
 		}
 	}
@@ -313,9 +253,34 @@ func checkLocks(t testing.TB, d dump) {
 			t.Fatalf("check: session %d knows of %d places, locks of %d", id, n, refs[id])
 		}
 	}
+	for _, l := range d.Locks {
+		if len(l.Waiters) > 0 && !blocked(locks, l, l.Waiters[0]) {
+			t.Fatalf("check: lock %q could be granted to its first waiter: %+v", l.Name, l)
+		}
+	}
 }
 
-func bytesFree(cs []Claimant) []Claimant { return append([]Claimant(nil), cs...) }
+// blocked reports whether there is a reason why the first waiter of a lock cannot be granted.
+func blocked(locks map[string]LockState, l LockState, w Claimant) bool {
+	names := w.Names
+	if names == nil {
+		names = []string{l.Name}
+	}
+	for _, name := range names {
+		l := locks[fmt.Sprint(l.Kind, name)]
+		switch {
+		case l.Waiters[0].Ticket != w.Ticket, len(l.Graces) > 0:
+			return true
+		case w.Mode == fsmpb.Lock_PERMIT && len(l.Holders) >= int(l.Permits):
+			return true
+		case w.Mode == fsmpb.Lock_EXCLUSIVE && len(l.Holders) > 0:
+			return true
+		case w.Mode == fsmpb.Lock_SHARED && len(l.Holders) > 0 && l.Holders[0].Mode != fsmpb.Lock_SHARED:
+			return true
+		}
+	}
+	return false
+}
 
 // stream is the machine's snapshot.
 func stream(t testing.TB, m *Machine) []byte {

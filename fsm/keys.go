@@ -3,6 +3,8 @@ package fsm
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
 
 // KeyPrefix is the first byte of every key that this package writes. A database may be shared by all shards of a
@@ -20,18 +22,20 @@ const (
 	kindApplied  = 'a' // index of the last applied entry; neither hashed nor in snapshots' records
 	kindClaim    = 'c' // the last claim
 	kindCounters = 'n' // version, tokens, revision
+	kindJob      = 'j' // name → run-once job, with its result
 	kindSession  = 's' // id → session
 	kindResult   = 't' // session, seq → result
-	kindHolder   = 'u' // name, token → holder
-	kindWaiter   = 'v' // name, ticket → waiter
+	kindClaimant = 'u' // session, seq → holder of locks or waiter for them
+	kindTotal    = 'v' // name → semaphore's total
+	kindClosure  = 'w' // kind of lock, name, token → grace after the death of that grant
 	kindRecord   = 'x' // key → config record
 )
 
 // spaceLen is the length of a generation's prefix: two bytes, shard, replica, generation.
 const spaceLen = 2 + 3*8
 
-// maxSuffix bounds what follows a generation's prefix: kind, length, name, number.
-const maxSuffix = 1 + 2 + MaxName + 8
+// maxSuffix bounds what follows a generation's prefix: kind, kind of lock, length, name, number.
+const maxSuffix = 1 + 1 + 2 + MaxName + 8
 
 // A space is the prefix of all keys of one generation of a replica's data.
 type space [spaceLen]byte
@@ -68,11 +72,11 @@ func (s space) pair(b []byte, kind byte, n, m uint64) []byte {
 	return binary.BigEndian.AppendUint64(s.number(b, kind, n), m)
 }
 
-// named appends the key of a record that is found by a name and a number. The length comes first, so that no name
-// is a prefix of another.
-func (s space) named(b []byte, kind byte, name string, n uint64) []byte {
-	b = binary.BigEndian.AppendUint16(s.start(b, kind), uint16(len(name)))
-	return binary.BigEndian.AppendUint64(append(b, name...), n)
+// named appends the key of a record that is found by a lock and a number. The length comes before the name, so that no
+// name is a prefix of another.
+func (s space) named(b []byte, kind byte, k lockKey, n uint64) []byte {
+	b = binary.BigEndian.AppendUint16(append(s.start(b, kind), byte(k.kind)), uint16(len(k.name)))
+	return binary.BigEndian.AppendUint64(append(b, k.name...), n)
 }
 
 // record appends the key of a config record.
@@ -109,11 +113,20 @@ func parseNumbers(rest []byte, n int) (first, second uint64, err error) {
 	return first, second, nil
 }
 
-// parseNamed splits the part of a key after its kind into name and number.
-func parseNamed(rest []byte) (name string, n uint64, err error) {
-	if len(rest) < 2+1+8 || len(rest) != 2+8+int(binary.BigEndian.Uint16(rest)) || len(rest) > 2+MaxName+8 {
-		return "", 0, fmt.Errorf("%w: named key of %d bytes", ErrCorrupt, len(rest))
+// parseNamed splits the part of a key after its kind into a lock's key and a number.
+func parseNamed(rest []byte) (k lockKey, n uint64, err error) {
+	if len(rest) < 1+2+1+8 || len(rest) != 1+2+8+int(binary.BigEndian.Uint16(rest[1:])) || len(rest) > 1+2+MaxName+8 ||
+		rest[0] > byte(fsmpb.Lock_JOB) {
+		return lockKey{}, 0, fmt.Errorf("%w: named key of %d bytes", ErrCorrupt, len(rest))
 	}
 	split := len(rest) - 8
-	return string(rest[2:split]), binary.BigEndian.Uint64(rest[split:]), nil
+	return lockKey{fsmpb.Lock_Kind(rest[0]), string(rest[3:split])}, binary.BigEndian.Uint64(rest[split:]), nil
+}
+
+// parseName checks the part of a key after its kind, which is all name.
+func parseName(rest []byte) (string, error) {
+	if len(rest) == 0 || len(rest) > MaxName {
+		return "", fmt.Errorf("%w: name of %d bytes", ErrCorrupt, len(rest))
+	}
+	return string(rest), nil
 }

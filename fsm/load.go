@@ -26,6 +26,9 @@ func load(r pebble.Reader, sp space, maxVersion uint32) (*state, uint64, error) 
 	if err := eachBetween(r, sp.start(nil, kindApplied+1), sp.start(nil, kindRecord), l.record); err != nil {
 		return nil, 0, err
 	}
+	if err := l.finish(); err != nil {
+		return nil, 0, err
+	}
 	return l.st, applied, nil
 }
 
@@ -45,8 +48,14 @@ func (l loader) record(suffix, value []byte) error {
 		return l.session(rest, value)
 	case kindResult:
 		return l.result(rest, value)
-	case kindHolder, kindWaiter:
-		return l.claimant(suffix[0], rest, value)
+	case kindClaimant:
+		return l.claimant(rest, value)
+	case kindTotal:
+		return l.total(rest, value)
+	case kindClosure:
+		return l.closure(rest, value)
+	case kindJob:
+		return l.job(rest, value)
 	}
 	return fmt.Errorf("%w: unknown kind %q", ErrCorrupt, suffix[0])
 }
@@ -92,40 +101,5 @@ func (l loader) result(rest, value []byte) error {
 		return fmt.Errorf("%w: result %d of session %d hangs on nothing", ErrCorrupt, seq, id)
 	}
 	s.results = append(s.results, remembered{seq, res})
-	return nil
-}
-
-func (l loader) claimant(kind byte, rest, value []byte) error {
-	name, n, err := parseNamed(rest)
-	if err != nil {
-		return err
-	}
-	c, id, err := decodeClaimant(value)
-	if err != nil {
-		return err
-	}
-	if c.session = l.st.sessions[id]; c.session == nil {
-		return fmt.Errorf("%w: lock %q hangs on session %d, which is not there", ErrCorrupt, name, id)
-	}
-	k := l.st.locks[name]
-	if k == nil {
-		k = &lock{name: name}
-		l.st.locks[name] = k
-	}
-	if kind == kindHolder {
-		if !k.admits(c.mode) {
-			return fmt.Errorf("%w: lock %q is held twice", ErrCorrupt, name)
-		}
-		if err := l.minted(Token(n)); err != nil {
-			return err
-		}
-		k.holders = append(k.holders, holder{c, Token(n)})
-	} else {
-		if len(k.holders) == 0 {
-			return fmt.Errorf("%w: lock %q is free and has waiters", ErrCorrupt, name)
-		}
-		k.waiters = append(k.waiters, waiter{c, n})
-	}
-	c.session.refer(ref{c.seq, k})
 	return nil
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,7 +32,7 @@ func TestMachine_Lock_Queue(t *testing.T) {
 		last = res.Token
 	}
 	s.want(fsmpb.Result_OK, unlockOp(ids[2], 2, "x", last))
-	if _, ok := s.m.Lock([]byte("x")); ok {
+	if _, ok := s.m.Lock(fsmpb.Lock_LOCK, []byte("x")); ok {
 		t.Error("the lock exists while nobody holds it")
 	}
 }
@@ -86,13 +87,13 @@ func TestMachine_CancelLock(t *testing.T) {
 	s.want(fsmpb.Result_NOT_HELD, cancelOp(b, 3, 1))
 	s.want(fsmpb.Result_RELEASED, cancelOp(a, 2, 1))
 	s.want(fsmpb.Result_CANCELLED, lockOp(a, 1, "x"))
-	if x, _ := s.m.Lock([]byte("x")); len(x.Holders) != 1 || x.Holders[0].Session != c || len(x.Waiters) != 0 {
+	if x, _ := s.m.Lock(fsmpb.Lock_LOCK, []byte("x")); len(x.Holders) != 1 || x.Holders[0].Session != c || len(x.Waiters) != 0 {
 		t.Errorf("lock: got %+v, want c's alone", x)
 	}
 
 	s.want(fsmpb.Result_UNSEEN, cancelOp(b, 5, 4))
 	s.want(fsmpb.Result_CANCELLED, lockOp(b, 4, "y"))
-	if _, ok := s.m.Lock([]byte("y")); ok {
+	if _, ok := s.m.Lock(fsmpb.Lock_LOCK, []byte("y")); ok {
 		t.Error("the late copy made a hold")
 	}
 	s.do(by(b, 6, 5, touchOp()))
@@ -145,17 +146,24 @@ func TestMachine_Holds(t *testing.T) {
 	a, b := s.session("a"), s.session("b")
 	op := lockOp(a, 1, "x")
 	op.GetLock().Value = []byte("mine")
+	op.GetLock().MaxHold, op.GetLock().Grace = 5e9, 6e9
 	tok := Token(s.want(fsmpb.Result_OK, op).Token)
 	s.want(fsmpb.Result_QUEUED, lockOp(b, 1, "x"))
 	y := Token(s.want(fsmpb.Result_OK, lockOp(b, 2, "y")).Token)
-	wantX := LockState{Name: "x", Holders: []Claimant{{Session: a, Seq: 1, Token: tok, Value: []byte("mine")}},
-		Waiters: []Claimant{{Session: b, Seq: 1}}}
-	wantY := LockState{Name: "y", Holders: []Claimant{{Session: b, Seq: 2, Token: y}}}
-	if diff := cmp.Diff([]LockState{wantX, wantY}, s.m.Locks(nil)); diff != "" {
+	wantX := LockState{Name: "x", Holders: []Claimant{{Session: a, Node: "a", Seq: 1, Token: tok, Ticket: tok, Value: []byte("mine"),
+		MaxHold: 5 * time.Second, Grace: 6 * time.Second}}, Waiters: []Claimant{{Session: b, Node: "b", Seq: 1, Ticket: y - 1}}}
+	wantY := LockState{Name: "y", Holders: []Claimant{{Session: b, Node: "b", Seq: 2, Token: y, Ticket: y}}}
+	if diff := cmp.Diff([]LockState{wantX, wantY}, s.m.Locks(fsmpb.Lock_LOCK, "", "", 0)); diff != "" {
 		t.Errorf("locks (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]LockState{wantY}, s.m.Locks([]byte("y"))); diff != "" {
+	if diff := cmp.Diff([]LockState{wantY}, s.m.Locks(fsmpb.Lock_LOCK, "y", "", 0)); diff != "" {
 		t.Errorf("locks under y (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]LockState{wantX}, s.m.Locks(fsmpb.Lock_LOCK, "", "", 1)); diff != "" {
+		t.Errorf("first lock (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]LockState{wantY}, s.m.Locks(fsmpb.Lock_LOCK, "", "x", 9)); diff != "" {
+		t.Errorf("locks after x (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]LockState{{Name: "x", Waiters: wantX.Waiters}, wantY}, s.m.Holds(b)); diff != "" {
 		t.Errorf("b's holds (-want +got):\n%s", diff)

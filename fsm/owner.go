@@ -16,7 +16,7 @@ func (t *txn) claim(c *fsmpb.Claim) error {
 	minted := last.Token
 	if !r.Keep {
 		minted = t.mint()
-		for _, s := range t.st.order {
+		for s := range t.st.order.all {
 			s.life = s.life.Claimed(last.Token, r.Waited, s.ttl)
 			t.touched(s)
 		}

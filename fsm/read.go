@@ -3,7 +3,6 @@ package fsm
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -32,21 +31,6 @@ type Session struct {
 	Heard       Token         // minted when the log last heard of it: a checkpoint names it
 	Silence     time.Duration // while cold: for how long at least it was silent when that was recorded
 	Low         uint64        // results at or below it were acknowledged and are forgotten
-}
-
-// A Claimant is a holder of a lock, or a waiter if its Token is zero.
-type Claimant struct {
-	Session Token
-	Seq     uint64
-	Token   Token
-	Value   []byte // must not be written to
-}
-
-// A LockState is a lock as it stands: who holds it, and who waits, first come first.
-type LockState struct {
-	Name    string
-	Holders []Claimant
-	Waiters []Claimant
 }
 
 // Applied is the index of the last entry whose effects reads can see. It never blocks. After a crash it may be
@@ -148,79 +132,9 @@ func (m *Machine) Sessions(yield func(Session) bool) {
 func (m *Machine) sessionViews() []Session {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	views := make([]Session, 0, len(m.st.order))
-	for _, s := range m.st.order {
+	views := make([]Session, 0, m.st.order.len())
+	for s := range m.st.order.all {
 		views = append(views, s.view(m.st.claim))
-	}
-	return views
-}
-
-// Result returns what is known of a session's operation: its remembered result, or, once that was acknowledged,
-// whether it holds or waits for a lock now. So a caller may acknowledge a QUEUED at once and still ask for the
-// grant. It must not be written to. False: the operation is unknown, forgotten, or its session has ended.
-func (m *Machine) Result(id Token, seq uint64) (*fsmpb.Result, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	s := m.st.sessions[id]
-	if s == nil {
-		return nil, false
-	}
-	if i, ok := s.find(seq); ok {
-		return s.results[i].result, true
-	}
-	l := s.ref(seq)
-	if l == nil {
-		return nil, false
-	}
-	if i := l.held(s, seq); i >= 0 {
-		return &fsmpb.Result{Status: fsmpb.Result_OK, Token: uint64(l.holders[i].token)}, true
-	}
-	return &fsmpb.Result{Status: fsmpb.Result_QUEUED}, true
-}
-
-// Lock returns the state of the lock with that name; false: nobody holds it or waits for it.
-func (m *Machine) Lock(name []byte) (LockState, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	l := m.st.locks[string(name)]
-	if l == nil {
-		return LockState{}, false
-	}
-	return l.view(), true
-}
-
-// Locks returns the states of all locks whose names begin with prefix, in the order of names, of one instant.
-func (m *Machine) Locks(prefix []byte) []LockState {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	var views []LockState
-	for name, l := range m.st.locks {
-		if bytes.HasPrefix([]byte(name), prefix) {
-			views = append(views, l.view())
-		}
-	}
-	slices.SortFunc(views, func(a, b LockState) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
-	return views
-}
-
-// Holds returns the names that a session holds or waits for, with its part of each: one Claimant, among Holders or
-// among Waiters. They are in the order of the operations that asked for them.
-func (m *Machine) Holds(id Token) []LockState {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	s := m.st.sessions[id]
-	if s == nil {
-		return nil
-	}
-	var views []LockState
-	for _, r := range s.refs {
-		v := LockState{Name: r.lock.name}
-		if i := r.lock.held(s, r.seq); i >= 0 {
-			v.Holders = []Claimant{r.lock.holders[i].view(r.lock.holders[i].token)}
-		} else if i := r.lock.waits(s, r.seq); i >= 0 {
-			v.Waiters = []Claimant{r.lock.waiters[i].view(0)}
-		}
-		views = append(views, v)
 	}
 	return views
 }
@@ -255,19 +169,4 @@ func (m *Machine) Hash() (uint64, error) {
 func (s *session) view(c Claim) Session {
 	return Session{ID: s.id, Node: s.node, Incarnation: s.incarnation, TTL: s.ttl,
 		Hot: s.life.IsHot(c.Token) && !c.Released, Heard: s.life.Heard, Silence: s.life.Silence, Low: s.low}
-}
-
-func (l *lock) view() LockState {
-	v := LockState{Name: l.name}
-	for _, h := range l.holders {
-		v.Holders = append(v.Holders, h.view(h.token))
-	}
-	for _, w := range l.waiters {
-		v.Waiters = append(v.Waiters, w.view(0))
-	}
-	return v
-}
-
-func (c claimant) view(t Token) Claimant {
-	return Claimant{Session: c.session.id, Seq: c.seq, Token: t, Value: c.value}
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -107,7 +108,7 @@ func (g *generator) sessionOp(id Token, seq uint64) *fsmpb.Op {
 	case 1, 2:
 		return lockOp(id, seq, name)
 	case 3, 4:
-		l, _ := g.m.Lock([]byte(name))
+		l, _ := g.m.Lock(fsmpb.Lock_LOCK, []byte(name))
 		var tok uint64
 		if len(l.Holders) > 0 {
 			tok = uint64(l.Holders[0].Token) - g.r.Uint64N(5)/4
@@ -125,11 +126,13 @@ func (g *generator) sessionOp(id Token, seq uint64) *fsmpb.Op {
 }
 
 func (g *generator) anySession() Token {
-	if n := len(g.m.st.order); n > 0 {
-		return g.m.st.order[g.r.IntN(n)].id
+	if n := g.m.st.order.len(); n > 0 {
+		return g.sessions()[g.r.IntN(n)].id
 	}
 	return 12345
 }
+
+func (g *generator) sessions() []*session { return slices.Collect(g.m.st.order.all) }
 
 func (g *generator) pick(a ...string) string { return a[g.r.IntN(len(a))] }
 

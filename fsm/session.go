@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -43,25 +42,33 @@ func (t *txn) endSessions(e *fsmpb.EndSessions) *fsmpb.Result {
 
 func (t *txn) endFormer(e *fsmpb.EndFormer) *fsmpb.Result {
 	var ended []*session
-	for _, s := range t.st.order {
-		if s.node == e.Node && s.incarnation < e.Incarnation {
-			ended = append(ended, s)
+	if m := t.st.members[e.Node]; m != nil {
+		for s := range m.sessions.all {
+			if s.incarnation < e.Incarnation {
+				ended = append(ended, s)
+			}
 		}
 	}
-	t.end(ended, false)
+	t.end(ended, true)
 	return status(fsmpb.Result_OK)
 }
 
 // end ends sessions in two steps. First all of them and everything that hangs on them are gone, and only then are the
 // freed names granted: no session of the batch can be granted what another of the batch held.
+// What a holder died on stays closed for its grace, not what it gave back.
 func (t *txn) end(ended []*session, expired bool) {
+	why := Unlocked
+	if expired {
+		why = Expired
+	}
 	var freed []*lock
 	for _, s := range ended {
 		s.ended = true
-		for _, r := range s.refs {
-			t.leave(r.lock, s, r.seq)
-			freed = append(freed, r.lock)
+		for _, c := range s.refs {
+			t.leave(c, why)
+			freed = append(freed, c.locks...)
 		}
+		s.refs = nil
 		for _, r := range s.results {
 			t.unset(t.sp.pair(t.key[:0], kindResult, uint64(s.id), r.seq))
 		}
@@ -69,8 +76,12 @@ func (t *txn) end(ended []*session, expired bool) {
 		t.tell(Event{Kind: SessionEnded, Session: s.id, Expired: expired})
 	}
 	t.st.remove(ended)
-	slices.SortFunc(freed, func(a, b *lock) int { return cmp.Compare(a.name, b.name) })
-	for _, l := range slices.Compact(freed) {
+	slices.SortFunc(freed, func(a, b *lock) int { return a.key.compare(b.key) })
+	freed = slices.Compact(freed)
+	for _, l := range freed {
+		l.purge()
+	}
+	for _, l := range freed {
 		t.grant(l)
 	}
 }
@@ -142,9 +153,13 @@ func (t *txn) update(s *session, seq uint64, res *fsmpb.Result) {
 	}
 }
 
-// trim makes the result that is remembered: a large value of a conflicting record is left out, or copies of other
-// nodes' values would fill the memory.
+// trim makes the result that is remembered: a large value of a conflicting record, or result of a job, is left out, or
+// copies of other nodes' values would fill the memory.
 func trim(res *fsmpb.Result) *fsmpb.Result {
+	if j := res.Job; j != nil && len(j.Result) > keptValue {
+		short := &fsmpb.Job{Name: j.Name, Attempt: j.Attempt, Done: j.Done, Token: j.Token, Keep: j.Keep, At: j.At}
+		return &fsmpb.Result{Status: res.Status, Job: short, Trimmed: true}
+	}
 	if res.Record == nil || len(res.Record.Value) <= keptValue {
 		return res
 	}

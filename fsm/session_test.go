@@ -63,14 +63,14 @@ func TestMachine_EndSessions(t *testing.T) {
 	if _, ok := s.m.Result(a, 1); ok {
 		t.Error("a result of session a is remembered")
 	}
-	x, _ := s.m.Lock([]byte("x"))
+	x, _ := s.m.Lock(fsmpb.Lock_LOCK, []byte("x"))
 	if len(x.Holders) != 1 || x.Holders[0].Session != b || len(x.Waiters) != 0 {
 		t.Errorf("lock x: got %+v, want b's alone", x)
 	}
-	if _, ok := s.m.Lock([]byte("y")); ok {
+	if _, ok := s.m.Lock(fsmpb.Lock_LOCK, []byte("y")); ok {
 		t.Error("lock y is held")
 	}
-	if z, _ := s.m.Lock([]byte("z")); len(z.Waiters) != 0 {
+	if z, _ := s.m.Lock(fsmpb.Lock_LOCK, []byte("z")); len(z.Waiters) != 0 {
 		t.Errorf("lock z: got waiters %+v, want none", z.Waiters)
 	}
 	s.want(fsmpb.Result_NO_SESSION, lockOp(a, 4, "y"))

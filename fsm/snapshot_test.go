@@ -49,7 +49,7 @@ func TestSnapshot_Save(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snap.Close()
-	s.do(putOp("k", "later"), endOp(s.m.st.order[0].id))
+	s.do(putOp("k", "later"), endOp(s.m.st.order.list[0].id))
 	s.m.Close() // a closed machine's snapshot stays usable
 	for range 2 {
 		var b bytes.Buffer
@@ -221,20 +221,39 @@ func TestMachine_Restore_Crash(t *testing.T) {
 }
 
 // goldenHash is Machine.Hash of testdata/v1.snapshot.
-const goldenHash = 0x21717d27dcc19934
+const goldenHash = 0x802377e3d804d5b8
 
 // goldenShard builds what the golden snapshot holds: every kind of record, with every field in use.
 func goldenShard(t testing.TB) *shard {
 	s := newShard(t, Options{Era: 5})
 	s.claim("node-1", 4)
 	s.do(openOp("a", 2, 5e9), openOp("b", 1, 9e9))
-	a, b := s.m.st.order[0].id, s.m.st.order[1].id
+	a, b := s.m.st.order.list[0].id, s.m.st.order.list[1].id
 	show := lockOp(a, 1, "held")
 	show.GetLock().Value = []byte("value")
 	s.do(show, lockOp(b, 1, "held"), lockOp(b, 2, "other"), by(a, 3, 1, putOp("k", "1")), by(a, 4, 1, casOp("k", 9, "2")),
 		by(a, 5, 1, renewOp(a, 99)), by(a, 6, 1, putOp("", "")), cancelOp(b, 4, 3), checkpointOp(b, 3e9), putOp("k", "2"),
 		putOp("\x00\xff", ""))
+	goldenHolds(s, a, b)
 	return s
+}
+
+// goldenHolds adds what is held in other ways than a mutex is.
+func goldenHolds(s *shard, a, b Token) {
+	c := Token(s.want(fsmpb.Result_OK, openOp("c", 1, 9e9)).Token)
+	all := lockOp(b, 10, "all/1")
+	all.GetLock().Names = [][]byte{[]byte("held"), []byte("all/2")}
+	timed := lockOf(fsmpb.Lock_ELECTION, b, 11, "lead")
+	timed.GetLock().Value, timed.GetLock().MaxHold, timed.GetLock().Grace = []byte("here"), 7e9, 8e9
+	dies := lockOp(c, 1, "dies")
+	dies.GetLock().Grace = 9e9
+	s.do(all, timed, dies, shareOp(a, 12, "read"), shareOp(b, 12, "read"), permitOp(a, 13, "sem", 2), permitOp(b, 13, "sem", 3),
+		lockOf(fsmpb.Lock_JOB, a, 14, "done"), lockOf(fsmpb.Lock_JOB, a, 15, "fails"), lockOf(fsmpb.Lock_JOB, b, 15, "fails"))
+	grant := func(seq uint64) uint64 { res, _ := s.m.Result(a, seq); return res.Token }
+	lead, _ := s.m.Lock(fsmpb.Lock_ELECTION, []byte("lead"))
+	s.do(doneOp(a, 16, "done", grant(14), "result", 1e9, 5), unlockOf(fsmpb.Lock_JOB, "fails", grant(15)),
+		lockOf(fsmpb.Lock_JOB, b, 16, "done"), startedOp(fsmpb.Lock_ELECTION, "lead", uint64(lead.Holders[0].Token)),
+		revokeOp(fsmpb.Lock_ELECTION, "lead"), permitsOp("sem", 4), endOp(c))
 }
 
 // Snapshots of every released version restore for ever, to the same state (case 119's kind).
@@ -258,8 +277,8 @@ func TestMachine_Restore_Golden(t *testing.T) {
 	if diff := cmp.Diff(dumpState(want.m.st), dumpState(s.m.st)); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
-	if got, want := hash(t, s.m), uint64(goldenHash); got != want || s.m.Applied() != 3 {
-		t.Errorf("got hash %#x at %d, want %#x at 3", got, s.m.Applied(), want)
+	if got, want := hash(t, s.m), uint64(goldenHash); got != want || s.m.Applied() != 6 {
+		t.Errorf("got hash %#x at %d, want %#x at 6", got, s.m.Applied(), want)
 	}
 	s.index, s.stamp = s.m.Applied(), s.m.Claim().Token
 	s.want(fsmpb.Result_OK, putOp("k", "goes on"))

@@ -14,9 +14,14 @@ type state struct {
 	claim    Claim
 	counters counters
 	sessions map[Token]*session
-	order    []*session // by id, which is the order of creation
+	order    roll[*session]     // by id, which is the order of creation
+	members  map[string]*member // by node
 	nonces   map[[NonceSize]byte]*session
-	locks    map[string]*lock
+	locks    map[lockKey]*lock
+	timed    roll[*claimant] // holders with a maxHold, by token
+	closed   roll[*closure]
+	jobs     map[string]*job
+	done     roll[*job] // the completed ones, in the order of completion
 }
 
 // counters are the shard's numbers that only rise.
@@ -24,6 +29,12 @@ type counters struct {
 	version  uint32
 	tokens   Token // the last one minted
 	revision Revision
+}
+
+// member is a node that has sessions. They share its name.
+type member struct {
+	name     string
+	sessions roll[*session]
 }
 
 // session is one session. Its refs are its holds and places in queues.
@@ -36,7 +47,7 @@ type session struct {
 	life        Life
 	low         uint64       // acknowledged: results at or below are forgotten
 	results     []remembered // by seq
-	refs        []ref        // by seq
+	refs        []*claimant  // by seq
 	ended       bool
 	dirty       bool // to be written at the end of the running Apply
 }
@@ -47,76 +58,45 @@ type remembered struct {
 	result *fsmpb.Result
 }
 
-// ref says that the session's operation seq holds or waits for a lock.
-type ref struct {
-	seq  uint64
-	lock *lock
-}
-
-// lock is one name's queue. A lock that nobody holds or waits for does not exist.
-type lock struct {
-	name    string
-	holders []holder
-	waiters []waiter // first come, first served
-}
-
-// mode is how a holder shares a lock with others.
-type mode uint8
-
-// exclusive is the mode of a mutex: the holder is alone.
-const exclusive mode = 1
-
-// claimant is what holders and waiters have in common: who, and for what.
-type claimant struct {
-	session *session
-	seq     uint64
-	mode    mode
-	permits uint32
-	value   []byte
-}
-
-// holder is a granted claimant.
-type holder struct {
-	claimant
-	token Token
-}
-
-// waiter is a queued claimant. Tickets rise along the queue.
-type waiter struct {
-	claimant
-	ticket uint64
-}
-
 func newState(version uint32, first Token) *state {
 	return &state{
 		counters: counters{version: version, tokens: first},
 		sessions: map[Token]*session{},
+		members:  map[string]*member{},
 		nonces:   map[[NonceSize]byte]*session{},
-		locks:    map[string]*lock{},
+		locks:    map[lockKey]*lock{},
+		jobs:     map[string]*job{},
 	}
 }
 
 // add enters a session. Ids only rise, so it belongs at the end.
 func (st *state) add(s *session) {
+	m := st.members[s.node]
+	if m == nil {
+		m = &member{name: s.node}
+		st.members[s.node] = m
+	}
+	s.node = m.name
+	m.sessions.add(s)
 	st.sessions[s.id] = s
-	st.order = append(st.order, s)
+	st.order.add(s)
 	st.nonces[s.nonce] = s
 }
 
-// remove drops sessions that have ended, all at once: the order is rebuilt only once.
+// remove drops sessions that have ended.
 func (st *state) remove(ended []*session) {
 	for _, s := range ended {
 		delete(st.sessions, s.id)
 		delete(st.nonces, s.nonce)
+		m := st.members[s.node]
+		if m.sessions.left(1); m.sessions.len() == 0 {
+			delete(st.members, s.node)
+		}
 	}
-	st.order = slices.DeleteFunc(st.order, func(s *session) bool { return s.ended })
+	st.order.left(len(ended))
 }
 
-// holds reports whether name is held under token.
-func (st *state) holds(name string, token Token) bool {
-	l := st.locks[name]
-	return l != nil && l.holder(token) >= 0
-}
+func (s *session) isGone() bool { return s.ended }
 
 // find is the position of the result of seq, and whether there is one.
 func (s *session) find(seq uint64) (int, bool) {
@@ -125,61 +105,3 @@ func (s *session) find(seq uint64) (int, bool) {
 	}
 	return slices.BinarySearchFunc(s.results, seq, func(r remembered, seq uint64) int { return cmp.Compare(r.seq, seq) })
 }
-
-// refer enters a ref, in order of seq.
-func (s *session) refer(r ref) {
-	i, _ := slices.BinarySearchFunc(s.refs, r.seq, compareRef)
-	s.refs = slices.Insert(s.refs, i, r)
-}
-
-// unrefer drops the ref of seq to l.
-func (s *session) unrefer(seq uint64, l *lock) {
-	i, _ := slices.BinarySearchFunc(s.refs, seq, compareRef)
-	for ; i < len(s.refs) && s.refs[i].seq == seq; i++ {
-		if s.refs[i].lock == l {
-			s.refs = slices.Delete(s.refs, i, i+1)
-			return
-		}
-	}
-}
-
-// ref is the lock that operation seq holds or waits for, nil if none.
-func (s *session) ref(seq uint64) *lock {
-	i, ok := slices.BinarySearchFunc(s.refs, seq, compareRef)
-	if !ok {
-		return nil
-	}
-	return s.refs[i].lock
-}
-
-func compareRef(r ref, seq uint64) int { return cmp.Compare(r.seq, seq) }
-
-// admits reports whether one more claimant of that mode may be granted beside the holders. It is the whole
-// difference between kinds of locks.
-func (l *lock) admits(mode) bool { return len(l.holders) == 0 }
-
-// holder is the position of the grant with that token, -1 if there is none.
-func (l *lock) holder(token Token) int {
-	return slices.IndexFunc(l.holders, func(h holder) bool { return h.token == token })
-}
-
-// held is the position of the grant of a session's operation, -1 if there is none.
-func (l *lock) held(s *session, seq uint64) int {
-	return slices.IndexFunc(l.holders, func(h holder) bool { return h.session == s && h.seq == seq })
-}
-
-// waits is the position in the queue of a session's operation, -1 if it does not wait.
-func (l *lock) waits(s *session, seq uint64) int {
-	return slices.IndexFunc(l.waiters, func(w waiter) bool { return w.session == s && w.seq == seq })
-}
-
-// ticket is the number of the next place in the queue.
-func (l *lock) ticket() uint64 {
-	if n := len(l.waiters); n > 0 {
-		return l.waiters[n-1].ticket + 1
-	}
-	return 1
-}
-
-// idle reports whether nobody holds or waits for the lock.
-func (l *lock) idle() bool { return len(l.holders) == 0 && len(l.waiters) == 0 }

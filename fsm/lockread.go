@@ -1,0 +1,270 @@
+package fsm
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+)
+
+// A Claimant is a holder of a lock, or a waiter if its Token is zero.
+type Claimant struct {
+	Session         Token
+	Node            string // of the session
+	Seq             uint64
+	Token           Token
+	Ticket          Token // place in the order of arrival, in this lock and all others
+	Mode            fsmpb.Lock_Mode
+	Value           []byte        // must not be written to
+	MaxHold         time.Duration // zero: no bound
+	Grace           time.Duration // that the name stays closed if the holder dies, zero: none
+	Started         bool          // the holder knows of its grant
+	RevokeRequested bool
+	Names           []string // all names of who asked for several at once, else nil
+}
+
+// A LockState is a lock as it stands: who holds it, and who waits, first come first.
+type LockState struct {
+	Kind    fsmpb.Lock_Kind
+	Name    string
+	Permits uint32 // total of a semaphore, zero: it is none
+	Holders []Claimant
+	Waiters []Claimant
+	Graces  []Grace // while there is one, nobody is granted
+}
+
+// A Grace keeps a name closed after a holder that asked for it has died, until an EndGrace with its token.
+type Grace struct {
+	Kind   fsmpb.Lock_Kind
+	Name   string
+	Token  Token // of the dead grant
+	Length time.Duration
+}
+
+// A Hold is a grant, with the first of its names.
+type Hold struct {
+	Kind fsmpb.Lock_Kind
+	Name string
+	Claimant
+}
+
+// A Job is the record of a run-once job.
+type Job struct {
+	Name    string
+	Attempt uint64        // grants so far
+	Done    Token         // rises in the order of completions, zero: not completed
+	Token   Token         // of the grant that completed it
+	Result  []byte        // as recorded at completion
+	Keep    time.Duration // that the record was wanted then, zero: no limit
+	At      time.Time     // of the completion by the clock of who proposed it, for people and rough ages
+}
+
+// Result returns what is known of a session's operation: its remembered result, or, once that was acknowledged,
+// whether it holds or waits for a lock now. So a caller may acknowledge a QUEUED at once and still ask for the
+// grant; a DONE that comes after that is in Job only. It must not be written to. False: the operation is unknown,
+// forgotten, or its session has ended.
+func (m *Machine) Result(id Token, seq uint64) (*fsmpb.Result, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	s := m.st.sessions[id]
+	if s == nil {
+		return nil, false
+	}
+	if i, ok := s.find(seq); ok {
+		return s.results[i].result, true
+	}
+	c := s.ref(seq)
+	switch {
+	case c == nil:
+		return nil, false
+	case c.token == 0:
+		return &fsmpb.Result{Status: fsmpb.Result_QUEUED}, true
+	}
+	res := &fsmpb.Result{Status: fsmpb.Result_OK, Token: uint64(c.token)}
+	if k := c.locks[0].key; k.kind == fsmpb.Lock_JOB {
+		res.Attempt = m.st.jobs[k.name].attempt
+	}
+	return res, true
+}
+
+// Lock returns the state of the lock of that kind and name; false: nobody holds it or waits for it, and it is not closed.
+func (m *Machine) Lock(kind fsmpb.Lock_Kind, name []byte) (LockState, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	l := m.st.locks[lockKey{kind, string(name)}]
+	if l == nil {
+		return LockState{}, false
+	}
+	return l.view(), true
+}
+
+// Locks returns the states of up to limit locks (zero or less: all) of a kind whose names begin with prefix and are greater
+// than after, in the order of names, of one instant. Each call looks at all names of the shard, but copies only what it
+// returns.
+func (m *Machine) Locks(kind fsmpb.Lock_Kind, prefix, after string, limit int) []LockState {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var found []*lock
+	for k, l := range m.st.locks {
+		if k.kind == kind && strings.HasPrefix(k.name, prefix) && k.name > after {
+			found = append(found, l)
+		}
+	}
+	slices.SortFunc(found, func(a, b *lock) int { return a.key.compare(b.key) })
+	if limit > 0 && len(found) > limit {
+		found = found[:limit]
+	}
+	var views []LockState
+	for _, l := range found {
+		views = append(views, l.view())
+	}
+	return views
+}
+
+// Holds returns what a session holds or waits for, with its part of each lock: one Claimant, among Holders or among
+// Waiters. They are in the order of the operations that asked for them. What has several names comes once, under the first.
+func (m *Machine) Holds(id Token) []LockState {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	s := m.st.sessions[id]
+	if s == nil {
+		return nil
+	}
+	var views []LockState
+	for _, c := range s.refs {
+		l := c.locks[0]
+		v := LockState{Kind: l.key.kind, Name: l.key.name, Permits: l.permits}
+		if c.token != 0 {
+			v.Holders = []Claimant{c.view()}
+		} else {
+			v.Waiters = []Claimant{c.view()}
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// TimedHolds returns the grants that have a MaxHold, by token: an owner times those that are Started. It looks at no others.
+func (m *Machine) TimedHolds() []Hold {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var holds []Hold
+	for c := range m.st.timed.all {
+		k := c.locks[0].key
+		holds = append(holds, Hold{Kind: k.kind, Name: k.name, Claimant: c.view()})
+	}
+	return holds
+}
+
+// Graces returns what keeps names closed, for an owner to time. It looks at no other names.
+func (m *Machine) Graces() []Grace {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var graces []Grace
+	for x := range m.st.closed.all {
+		graces = append(graces, x.view())
+	}
+	return graces
+}
+
+// Job returns the record of a job, which the caller owns. It reads the storage without waiting for Apply and sees whole
+// Apply calls only. Errors: ErrNotFound, ErrClosed, ErrCorrupt, or the storage's.
+func (m *Machine) Job(name []byte) (Job, error) {
+	sp, err := m.home.enter()
+	if err != nil {
+		return Job{}, err
+	}
+	defer m.home.leave()
+	j, result, err := getJob(m.db, sp, name)
+	if err != nil {
+		return Job{}, err
+	}
+	return j.view(result), nil
+}
+
+// Jobs returns up to limit jobs (zero or less: all), completed or not, whose names begin with prefix and are greater than
+// after, in the order of names, all from one snapshot. Errors: ErrClosed, ErrCorrupt, or the storage's.
+func (m *Machine) Jobs(prefix, after []byte, limit int) ([]Job, error) {
+	sp, err := m.home.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer m.home.leave()
+	low := append(sp.start(nil, kindJob), prefix...)
+	high := successor(low)
+	if string(after) >= string(prefix) && len(after) > 0 {
+		low = append(append(sp.start(nil, kindJob), after...), 0)
+	}
+	it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+	if err != nil {
+		return nil, err
+	}
+	var jobs []Job
+	for ok := it.First(); ok && (limit <= 0 || len(jobs) < limit); ok = it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return nil, errors.Join(err, it.Close())
+		}
+		j, result, err := decodeJob(it.Key()[spaceLen+1:], v)
+		if err != nil {
+			return nil, errors.Join(err, it.Close())
+		}
+		jobs = append(jobs, j.view(result))
+	}
+	return jobs, it.Close()
+}
+
+// DoneJobs returns up to limit completed jobs (zero or less: all), those completed first before others, without their
+// results, and how many there are, all of one instant: an owner forgets the oldest of too many.
+func (m *Machine) DoneJobs(limit int) (oldest []Job, total int) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for j := range m.st.done.all {
+		if limit > 0 && len(oldest) == limit {
+			break
+		}
+		oldest = append(oldest, j.view(nil))
+	}
+	return oldest, m.st.done.len()
+}
+
+func (l *lock) view() LockState {
+	v := LockState{Kind: l.key.kind, Name: l.key.name, Permits: l.permits}
+	for _, c := range l.holders {
+		v.Holders = append(v.Holders, c.view())
+	}
+	for _, c := range l.waiters {
+		v.Waiters = append(v.Waiters, c.view())
+	}
+	for _, x := range l.closures {
+		v.Graces = append(v.Graces, x.view())
+	}
+	return v
+}
+
+func (c *claimant) view() Claimant {
+	v := Claimant{Session: c.session.id, Node: c.session.node, Seq: c.seq, Token: c.token, Ticket: c.ticket, Mode: c.mode,
+		Value: c.value, MaxHold: c.maxHold, Grace: c.grace, Started: c.started, RevokeRequested: c.revoke}
+	if len(c.locks) > 1 {
+		for _, l := range c.locks {
+			v.Names = append(v.Names, l.key.name)
+		}
+	}
+	return v
+}
+
+func (x *closure) view() Grace {
+	return Grace{Kind: x.lock.key.kind, Name: x.lock.key.name, Token: x.token, Length: x.grace}
+}
+
+func (j *job) view(result []byte) Job {
+	v := Job{Name: j.name, Attempt: j.attempt, Done: j.done, Token: j.token, Result: result, Keep: j.keep}
+	if j.done != 0 {
+		v.At = time.Unix(0, j.at)
+	}
+	return v
+}
