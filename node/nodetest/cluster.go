@@ -30,10 +30,13 @@ type Cluster struct {
 	net    *memnet.Network
 	checks *checker
 
-	mu      sync.Mutex // guards the fields below
-	members []*member
-	hosts   map[string][]string
-	done    bool // the test is over: nothing is logged any more
+	mu       sync.Mutex // guards the fields below
+	members  []*member
+	hosts    map[string][]string
+	faults   []pairFault     // of the network, in the order they were made
+	isolated map[string]bool // addresses that the test isolated
+	dying    map[string]bool // addresses of nodes that were killed and are not closed yet
+	done     bool            // the test is over: nothing is logged any more
 }
 
 // New makes and starts n nodes, which found a cluster. It must be called inside a testing/synctest bubble, and returns before
@@ -41,7 +44,7 @@ type Cluster struct {
 func New(t testing.TB, n int, o *Options) *Cluster {
 	t.Helper()
 	d := o.withDefaults(n)
-	c := &Cluster{t: t, o: d, hosts: map[string][]string{}}
+	c := &Cluster{t: t, o: d, hosts: map[string][]string{}, isolated: map[string]bool{}, dying: map[string]bool{}}
 	c.net = memnet.New(memnet.Options{Seed: d.Seed, Delay: d.Delay, Jitter: d.Jitter})
 	synctest.Wait() // panics outside a bubble, and says so
 	c.checks = newChecker(c)
@@ -187,7 +190,7 @@ func (c *Cluster) healAll() {
 		m.clock.Thaw()
 		c.net.Resume(m.address())
 	}
-	c.net.HealAll()
+	c.Heal()
 }
 
 // closeLimit bounds Close of a healthy node, in virtual time.

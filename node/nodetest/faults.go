@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Kill crashes node i at this instant, as a loss of power would: nothing goes in or out any more, and what was not synced is
-// gone, see Disk.LoseUnsynced. Its holds and calls end as those of a closed node. Restart starts it again.
+// Kill crashes node i at this instant, as a loss of power would: nothing goes in or out any more, and what was not synced is gone,
+// see Disk.LoseUnsynced. Its holds and calls end as those of a closed node; its connections break a little later. Restart starts it
+// again.
 func (c *Cluster) Kill(i int) {
 	c.t.Helper()
 	if err := c.member(i).kill(); err != nil {
@@ -116,27 +117,92 @@ func (c *Cluster) Partition(groups ...[]int) {
 }
 
 // PartitionOneWay swallows what goes from one node to another, silently. The other direction works.
-func (c *Cluster) PartitionOneWay(from, to int) { c.net.Cut(c.Addr(from), c.Addr(to)) }
+func (c *Cluster) PartitionOneWay(from, to int) { c.fault(from, to, c.net.Cut) }
 
 // Reject parts two nodes loudly: connections break, new ones are refused.
-func (c *Cluster) Reject(i, k int) { c.net.Partition(c.Addr(i), c.Addr(k)) }
+func (c *Cluster) Reject(i, k int) { c.fault(i, k, c.net.Partition) }
 
 // Drop swallows everything between two nodes, silently.
-func (c *Cluster) Drop(i, k int) { c.net.Drop(c.Addr(i), c.Addr(k)) }
+func (c *Cluster) Drop(i, k int) { c.fault(i, k, c.net.Drop) }
 
 // Isolate pulls the cable of node i: nothing goes in or out, and nobody gets an error.
-func (c *Cluster) Isolate(i int) { c.net.Isolate(c.Addr(i)) }
+func (c *Cluster) Isolate(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	addr := c.members[i].address()
+	c.isolated[addr] = true
+	c.net.Isolate(addr)
+}
 
 // Delay makes each message between two nodes take d and a random part of jitter.
 func (c *Cluster) Delay(i, k int, d, jitter time.Duration) {
-	c.net.Delay(c.Addr(i), c.Addr(k), d, jitter)
+	c.fault(i, k, func(a, b string) { c.net.Delay(a, b, d, jitter) })
 }
 
 // Loss loses each packet between two nodes with probability p; connections lose time.
-func (c *Cluster) Loss(i, k int, p float64) { c.net.Loss(c.Addr(i), c.Addr(k), p) }
+func (c *Cluster) Loss(i, k int, p float64) {
+	c.fault(i, k, func(a, b string) { c.net.Loss(a, b, p) })
+}
 
 // Heal takes the faults of the network away. Nodes that are paused stay so.
-func (c *Cluster) Heal() { c.net.HealAll() }
+func (c *Cluster) Heal() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.faults {
+		c.net.Heal(f.a, f.b)
+	}
+	for addr := range c.isolated {
+		if !c.dying[addr] {
+			c.net.Rejoin(addr)
+		}
+	}
+	c.faults = nil
+	clear(c.isolated)
+}
+
+// A pairFault is a fault of the network between two addresses.
+type pairFault struct {
+	a, b string
+	do   func(a, b string)
+}
+
+func (c *Cluster) fault(i, k int, do func(a, b string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := pairFault{c.members[i].address(), c.members[k].address(), do}
+	c.faults = append(c.faults, f)
+	do(f.a, f.b)
+}
+
+// silence lets nobody hear the node at addr any more, which is killed: until reset.
+func (c *Cluster) silence(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dying[addr] = true
+	c.net.Isolate(addr)
+}
+
+// reset breaks what is left of the connections of a node that was killed, with all bytes that are on their way, and lets the
+// address be used again. Faults that the test made stay.
+func (c *Cluster) reset(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.members {
+		if other := m.address(); other != addr {
+			c.net.Partition(addr, other)
+			c.net.Heal(addr, other)
+		}
+	}
+	for _, f := range c.faults {
+		if f.a == addr || f.b == addr {
+			f.do(f.a, f.b)
+		}
+	}
+	delete(c.dying, addr)
+	if !c.isolated[addr] {
+		c.net.Rejoin(addr)
+	}
+}
 
 // Pause holds the network and the disk of node i, as a stopped process would, until Resume: what is sent to it waits. The
 // process's goroutines run on as far as they need neither, in their own time.

@@ -116,23 +116,25 @@ func (m *member) take() *node.Node {
 
 // kill ends the node as a crash would. It returns at the instant of the crash; the node is closed behind the scenes.
 func (m *member) kill() error {
-	m.c.net.Isolate(m.address())
-	m.disk.crash()
-	n := m.take()
+	m.mu.Lock()
+	n := m.node
+	closing := make(chan struct{})
+	if n != nil {
+		m.node, m.inside, m.closing = nil, nil, closing
+	}
+	addr := m.config.Bind
+	m.mu.Unlock()
 	if n == nil {
 		return errors.New("it is down already")
 	}
-	closing := make(chan struct{})
-	m.mu.Lock()
-	m.closing = closing
-	addr := m.config.Bind
-	m.mu.Unlock()
+	m.c.silence(addr) // first: what the node says from here on is heard by nobody
+	m.disk.crash()
 	m.c.net.Resume(addr)
 	go func() { // stops when the node is closed: start and close wait for it
 		defer close(closing)
 		_ = n.Close() // nothing that it does counts any more
 		m.disk.settle()
-		m.c.net.Rejoin(addr)
+		m.c.reset(addr)
 	}()
 	return nil
 }
