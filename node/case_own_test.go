@@ -232,6 +232,7 @@ func TestNode_Own_Backoff(t *testing.T) {
 func TestNode_Own_Several(t *testing.T) {
 	bubble(t, 1, nil, func(t *testing.T, c *nodetest.Cluster) {
 		var wg sync.WaitGroup
+		var mu sync.Mutex // guards returned
 		var returned [2]time.Time
 		first, cancel := context.WithCancel(t.Context())
 		for k, ctx := range []context.Context{first, t.Context()} {
@@ -242,7 +243,9 @@ func TestNode_Own_Several(t *testing.T) {
 					if k == 1 && o.Check() != nil {
 						t.Errorf("the ownership ended before the callback: %v", o.Check())
 					}
+					mu.Lock()
 					returned[k] = time.Now()
+					mu.Unlock()
 					return nil
 				})
 			})
@@ -250,9 +253,11 @@ func TestNode_Own_Several(t *testing.T) {
 		time.Sleep(time.Second)
 		cancel()
 		time.Sleep(5 * time.Second)
+		mu.Lock()
 		if returned[0].IsZero() || !returned[1].IsZero() {
 			t.Errorf("after one Own ended: callbacks returned at %v", returned)
 		}
+		mu.Unlock()
 		took := c.Shutdown(0)
 		wg.Wait()
 		if returned[1].IsZero() || took < 2*time.Second {
