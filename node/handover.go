@@ -13,6 +13,9 @@ import (
 // campaign while an entry is committed and not applied, and then refuses to be asked again for an election timeout.
 const applyTime = 20 * time.Millisecond
 
+// transferTries is how often Raft is asked to let another replica lead.
+const transferTries = 2
+
 // handOver gives the shard to the replica to, 0 for any. It ends the callbacks and waits for them up to the drain timeout, stops
 // serving, ends the lease and only then proposes the release, whatever becomes of it; then it asks Raft to let the other lead.
 // The error says that callbacks still ran: then there is no release, and the next owner waits for the lease.
@@ -36,7 +39,7 @@ func (o *ownership) handOver(ctx context.Context, to uint64) error {
 	}
 	silences := o.renewal.silences()
 	good := o.good()
-	o.l.pause(o.l.now() + n.c.ElectionTimeout)
+	o.l.pause(o.l.now() + (transferTries+1)*n.c.ElectionTimeout)
 	o.end(ErrHandedOver)
 	var err error
 	switch {
@@ -65,28 +68,40 @@ func (o *ownership) release(ctx context.Context, silences []*fsmpb.Checkpoint_Si
 }
 
 // transfer asks Raft to let another replica lead, and waits until it does: a node that is closed before takes the request with
-// it. It may come to nothing: then this node leads on and claims the shard again.
+// it. Raft forgets a request after an election timeout; then it is asked again. It may come to nothing: then this node leads on
+// and claims the shard again.
 func (o *ownership) transfer(ctx context.Context, to uint64) {
 	l := o.l
 	if len(l.g.replicas) == 1 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.g.n.c.ElectionTimeout)
-	defer cancel()
-	if to == 0 {
-		l.giveAway("handing over")
-	} else if err := l.g.n.disk.host.Transfer(l.g.id, to); err != nil {
-		l.g.n.log.Warn("cannot transfer leadership", "shard", l.g.id, "replica", to, "err", err)
-		return
+	for range transferTries {
+		if to == 0 {
+			l.giveAway("handing over")
+		} else if err := l.g.n.disk.host.Transfer(l.g.id, to); err != nil {
+			l.g.n.log.Warn("cannot transfer leadership", "shard", l.g.id, "replica", to, "err", err)
+		}
+		if l.awaitGone(ctx, l.g.n.c.ElectionTimeout*11/10) || ctx.Err() != nil {
+			return
+		}
+		l.g.n.log.Warn("leadership was not taken over", "shard", l.g.id, "replica", to)
 	}
+}
+
+// awaitGone waits up to d until this node no longer leads. It says whether that is so.
+func (l *local) awaitGone(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
 	for l.view().Self {
 		select {
 		case <-l.gone:
+		case <-t.C:
+			return !l.view().Self
 		case <-ctx.Done():
-			l.g.n.log.Warn("leadership was not taken over", "shard", l.g.id, "replica", to)
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // handOverAll hands over everything this node owns, all at once.

@@ -136,8 +136,8 @@ func (l *local) claim(ctx context.Context, term uint64) bool {
 	if !ok {
 		return false
 	}
-	readAt := l.now()
 	last := l.machine.Load().Claim()
+	readAt := l.now() // after it: what another claimer waited before is in that claim
 	plan := owner.PlanClaim(last, l.g.n.me, l.held(), len(l.g.replicas) == 1 && l.g.n.home.sameBoot)
 	if !l.waitClaim(ctx, plan, t0, term) {
 		return false

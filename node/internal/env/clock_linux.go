@@ -70,10 +70,19 @@ func (c *systemClock) Fast() time.Duration {
 	return time.Since(c.base) + time.Duration(c.offset.Load())
 }
 
+// follow sets the offset. The boot clock is read after the other, so Fast may run ahead by the time in between, never behind: a
+// lease seems to end early rather than late. A reading that was interrupted for long is taken again.
 func (c *systemClock) follow() {
-	mono := time.Since(c.base)
-	if boot, err := readBoot(); err == nil {
+	for range 3 {
+		mono := time.Since(c.base)
+		boot, err := readBoot()
+		if err != nil {
+			return
+		}
 		c.offset.Store(int64(boot - mono))
+		if time.Since(c.base)-mono < time.Millisecond {
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package logbridge
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -114,8 +115,11 @@ func (d *dragonboatLogger) Infof(format string, args ...any) {
 
 func (d *dragonboatLogger) Warningf(format string, args ...any) {
 	level := hclog.Warn
-	if d.pkg == "raft" {
+	switch {
+	case d.pkg == "raft":
 		level = hclog.Info
+	case d.pkg == "config" && strings.HasPrefix(format, "mutual TLS disabled"):
+		level = hclog.Debug // of dragonboat's own transport, which ours replaces
 	}
 	d.log(logger.WARNING, level, format, args)
 }

@@ -31,8 +31,19 @@ type Lease struct{ word atomic.Int64 }
 // Start sets the first deadline. It is called once, before the lease is shared.
 func (l *Lease) Start(until time.Duration) { l.word.Store(int64(until)) }
 
-// Good says whether the lease is trusted at now.
-func (l *Lease) Good(now time.Duration) bool { return Good(l.word.Load(), now) }
+// Good says whether the lease is trusted at now. A lease that was once seen lapsed has ended: an extension whose clock was
+// read before that does not bring it back.
+func (l *Lease) Good(now time.Duration) bool {
+	for {
+		w := l.word.Load()
+		if Good(w, now) {
+			return true
+		}
+		if w == ended || l.word.CompareAndSwap(w, ended) {
+			return false
+		}
+	}
+}
 
 // Extend moves the deadline to until, unless the lease ended or lapsed before now. It says whether the lease is good.
 func (l *Lease) Extend(now, until time.Duration) bool {

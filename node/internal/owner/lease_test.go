@@ -64,8 +64,8 @@ func TestLease_Extend(t *testing.T) {
 	}
 	l = Lease{}
 	l.Start(100)
-	if !l.Good(99) || l.Good(100) || l.Deadline() != 100 {
-		t.Errorf("started until 100: good at 99 %v, at 100 %v, deadline %d", l.Good(99), l.Good(100), l.Deadline())
+	if !l.Good(99) || l.Deadline() != 100 {
+		t.Errorf("started until 100: good at 99 %v, deadline %d", l.Good(99), l.Deadline())
 	}
 	if !l.Extend(50, 200) || !l.Extend(60, 150) || l.Deadline() != 200 {
 		t.Errorf("extended to 200 and then to 150: deadline %d, want 200", l.Deadline())
@@ -155,5 +155,17 @@ func BenchmarkLease_Extend(b *testing.B) {
 		if !l.Extend(time.Minute, until) {
 			b.Fatal("not good")
 		}
+	}
+}
+
+// A lease that was seen lapsed stays so, whatever clock reading an extension in flight has.
+func TestLease_Good_SeenLapsedIsFinal(t *testing.T) {
+	var l Lease
+	l.Start(100)
+	if !l.Good(99) || l.Good(100) {
+		t.Fatal("the lease does not lapse at its deadline")
+	}
+	if l.Extend(99, 200) || l.Good(99) {
+		t.Error("a lapsed lease was extended by one who read the clock before")
 	}
 }
