@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/oarlock/oarlock/membership"
+	"github.com/oarlock/oarlock/node/internal/raft"
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
 
@@ -40,8 +42,12 @@ func (n *Node) live() {
 	if plan == nil {
 		return
 	}
-	if err := n.join(plan); err != nil {
-		n.fail(fmt.Errorf("start cluster's replicas: %w", err))
+	err := n.join(plan)
+	switch {
+	case errors.Is(err, raft.ErrDataMissing) || errors.Is(err, raft.ErrOpenFailed):
+		n.fail(fmt.Errorf("start replicas in Config.Dir = %q: restore the whole directory, or give an empty one to start as a new node: %w", n.c.Dir, err))
+	case err != nil:
+		n.fail(fmt.Errorf("start replicas in Config.Dir = %q: %w", n.c.Dir, err))
 	}
 }
 

@@ -285,6 +285,7 @@ func TestFounding_AddressOfLostFounder(t *testing.T) {
 		lostAddr, movedAddr := c.Addr(lost), c.Addr(moved)
 		c.Kill(lost)
 		c.Kill(moved)
+		time.Sleep(10 * time.Second) // the address is free
 		c.RestartAt(moved, lostAddr)
 		time.Sleep(30 * time.Second)
 		if got := clustersOf(c); len(got) > 0 {

@@ -3,9 +3,11 @@ package node
 import (
 	"context"
 	"errors"
+	iofs "io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,6 +204,35 @@ func TestFounding_AnswerDiskFails(t *testing.T) {
 				t.Errorf("a plan is stored: on disk %v, in memory %v", h.plan, n.home.plan)
 			}
 		})
+	}
+}
+
+// A directory that cannot be written is told by name, with what to do, and is not locked afterwards.
+func TestOpenHome_NotWritable(t *testing.T) {
+	for name, op := range map[string]errorfs.OpKind{"create": errorfs.OpCreate, "write": errorfs.OpFileWrite, "sync": errorfs.OpFileSync, "rename": errorfs.OpRename, "lock": errorfs.OpLock, "mkdir": errorfs.OpMkdirAll} {
+		for _, cause := range []error{syscall.EROFS, syscall.ENOSPC} {
+			fs := vfs.NewMem()
+			toggle := &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(o errorfs.Op) error {
+				if o.Kind == op {
+					return &iofs.PathError{Op: name, Path: o.Path, Err: cause}
+				}
+				return nil
+			})}
+			e := &env.Env{FS: errorfs.Wrap(fs, toggle), Clock: env.NewVirtual(time.Now())}
+			toggle.On()
+			_, err := openHome(e, "/data", 1)
+			if !errors.Is(err, cause) || !strings.Contains(err.Error(), `Config.Dir = "/data": make it`) || errors.Is(err, ErrDirLocked) {
+				t.Errorf("%s: got %v, want %v with Config.Dir", name, err, cause)
+			}
+			toggle.Off()
+			h, err := openHome(e, "/data", 1)
+			if err != nil {
+				t.Fatalf("%s: open when it is mended: %v", name, err)
+			}
+			if err := h.close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

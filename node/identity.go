@@ -112,7 +112,10 @@ func (h *home) begin(e *env.Env, maxFormat uint32) error {
 	h.sameBoot = h.id.BootID != "" && h.id.BootID == e.BootID
 	h.id.Incarnation++
 	h.id.BootID = e.BootID
-	return h.save()
+	if err := h.save(); err != nil {
+		return fmt.Errorf("write to Config.Dir = %q: make it writable and see that it has room: %w", h.dir, err)
+	}
+	return nil
 }
 
 // checkEmpty refuses to take a directory without node.json that has a node's data: its identity is lost, and starting its

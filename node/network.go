@@ -79,9 +79,11 @@ func (n *Node) openNetwork() error {
 	if err != nil {
 		return err
 	}
-	if n.net.transport, err = n.env.Listen(n.c.Bind, advertise, n.log.Named("transport")); err != nil {
+	listening, err := n.env.Listen(n.c.Bind, advertise, n.log.Named("transport"))
+	if err != nil { // and a nil of some type that must not be closed
 		return fmt.Errorf("listen on Config.Bind = %q: %w", n.c.Bind, err)
 	}
+	n.net.transport = listening
 	n.net.client = rpc.NewClient(n.net.transport, &rpc.Options{Logger: n.log.Named("rpc")})
 	self := membership.Record{
 		ID:          n.ID(),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lni/dragonboat/v4/raftpb"
@@ -16,8 +17,8 @@ import (
 // flagFile is dragonboat's record of who a directory belongs to: 8 bytes of a hash, then a marshalled RaftDataStatus.
 const flagFile = "dragonboat.ds"
 
-// adoptHostname makes the log in dir usable after the machine was renamed. Dragonboat keeps the log below a folder of the host's
-// name and refuses another name that is on record; but a node's identity is its UUID. The record's name is removed first, then the
+// adoptHostname makes the log in dir usable after the machine was renamed. Dragonboat keeps the log in a folder of the host's name
+// and refuses another name that is on record; but a node's identity is its UUID. The record's name is removed first, then the
 // folder is renamed, so a crash in between leaves what the next start completes.
 func adoptHostname(fs raftvfs.FS, dir, host string) error {
 	names, err := fs.List(dir)
@@ -27,47 +28,27 @@ func adoptHostname(fs raftvfs.FS, dir, host string) error {
 	if err != nil {
 		return fmt.Errorf("list %s: %w", dir, err)
 	}
+	if slices.Contains(names, flagFile) {
+		if err := forgetHostname(fs, filepath.Join(dir, flagFile), host); err != nil {
+			return err
+		}
+	}
+	var folders []string
 	for _, name := range names {
-		flags, err := flagFiles(fs, filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		for _, f := range flags {
-			if err := forgetHostname(fs, f, host); err != nil {
-				return err
-			}
-		}
-		if len(flags) == 0 || strings.EqualFold(name, host) {
-			continue
-		}
-		if err := fs.Rename(filepath.Join(dir, name), filepath.Join(dir, host)); err != nil {
-			return fmt.Errorf("rename %s to %s: %w", filepath.Join(dir, name), host, err)
-		}
-		if err := syncDir(fs, dir); err != nil {
-			return err
+		if info, err := fs.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+			folders = append(folders, name)
 		}
 	}
-	return nil
-}
-
-// flagFiles are dragonboat's records below a host's folder, one for each deployment.
-func flagFiles(fs raftvfs.FS, folder string) ([]string, error) {
-	info, err := fs.Stat(folder)
-	if err != nil || !info.IsDir() {
-		return nil, nil // a file of dragonboat's own, such as its lock
+	switch {
+	case len(folders) == 0 || len(folders) == 1 && folders[0] == host:
+		return nil
+	case len(folders) > 1:
+		return fmt.Errorf("%s has the logs of several machines: %q: remove those that are not this node's", dir, folders)
 	}
-	deployments, err := fs.List(folder)
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", folder, err)
+	if err := fs.Rename(filepath.Join(dir, folders[0]), filepath.Join(dir, host)); err != nil {
+		return fmt.Errorf("rename %s to %s: %w", filepath.Join(dir, folders[0]), host, err)
 	}
-	var flags []string
-	for _, d := range deployments {
-		f := filepath.Join(folder, d, flagFile)
-		if _, err := fs.Stat(f); err == nil {
-			flags = append(flags, f)
-		}
-	}
-	return flags, nil
+	return syncDir(fs, dir)
 }
 
 // forgetHostname removes a host name other than host from the record.
@@ -82,7 +63,7 @@ func forgetHostname(fs raftvfs.FS, name, host string) error {
 	}
 	var s raftpb.RaftDataStatus
 	if len(b) < 8 || string(flagHash(b[8:])) != string(b[:8]) || s.Unmarshal(b[8:]) != nil {
-		return fmt.Errorf("%s is damaged", name)
+		return fmt.Errorf("%w: %s is damaged", ErrOpenFailed, name)
 	}
 	if s.Hostname == "" || strings.EqualFold(s.Hostname, host) {
 		return nil
