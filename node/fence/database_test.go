@@ -159,3 +159,33 @@ func (d *database) again(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "40001"
 }
+
+// backend is the process of PostgreSQL that serves tx, 0 for another database.
+func (d *database) backend(t *testing.T, tx *sql.Tx) (pid int) {
+	t.Helper()
+	if d.fence.Dialect != fence.Postgres {
+		return 0
+	}
+	if err := tx.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// awaitBlocked returns when somebody waits for a lock of the backend, or need not wait any more as told is closed. Other databases
+// cannot tell: there it returns at once, and who asks may wait already, or be about to.
+func (d *database) awaitBlocked(t *testing.T, backend int, told <-chan struct{}) {
+	t.Helper()
+	for blocked := backend == 0; !blocked; {
+		select {
+		case <-told:
+			return
+		default:
+		}
+		err := d.db.QueryRowContext(t.Context(),
+			"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", backend).Scan(&blocked)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

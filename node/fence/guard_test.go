@@ -133,7 +133,7 @@ func TestGuard_Do_NothingSlipsIn(t *testing.T) {
 			})
 		}
 		var all sync.WaitGroup
-		var waited, newest error
+		var waited, checked, newest error
 		all.Go(func() { // stops when its writes are done
 			if err := write(33, time.Minute); err != nil {
 				t.Errorf("first writer: got %v", err)
@@ -141,6 +141,7 @@ func TestGuard_Do_NothingSlipsIn(t *testing.T) {
 		})
 		synctest.Wait()
 		all.Go(func() { waited = write(33, 0) })                // stops when refused
+		all.Go(func() { checked = g.Check("r", 33) })           // stops when refused
 		all.Go(func() { time.Sleep(1); newest = write(34, 0) }) // stops when its write is done
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -158,6 +159,7 @@ func TestGuard_Do_NothingSlipsIn(t *testing.T) {
 		}
 		all.Wait()
 		wantStale(t, waited, "r", 33, 35)
+		wantStale(t, checked, "r", 33, 35)
 		wantStale(t, newest, "r", 34, 35)
 		if diff := cmp.Diff([]string{"write 33"}, log); diff != "" {
 			t.Errorf("writes: %s", diff)

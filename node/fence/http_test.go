@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -90,10 +91,10 @@ func TestHTTP_Handler_AloneOnResource(t *testing.T) {
 	g := &fence.Guard{}
 	abort := false
 	h := fence.HTTP{Resource: byPath, Guard: g}.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := g.Do(ctx, "a", 35, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
-			t.Errorf("a newer writer while the handler runs: got %v, want it to wait", err)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := g.Do(ctx, "a", 35, func(context.Context) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another writer while the handler runs: got %v, want it to wait", err)
 		}
 		if abort {
 			panic(http.ErrAbortHandler)

@@ -182,13 +182,13 @@ func (d *database) race(t *testing.T, resource string, o *sql.TxOptions, commit 
 	if err := d.fence.Check(t.Context(), newer, resource, 34); err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	asks := make(chan struct{})
-	all.Go(func() { // stops when newer has ended
-		close(asks)
+	blocker := d.backend(t, newer)
+	told := make(chan struct{})
+	go func() { // stops when newer has ended
+		defer close(told)
 		old = d.fence.Check(t.Context(), older, resource, 33)
-	})
-	<-asks // it may wait already, or be about to: both must come out the same
+	}()
+	d.awaitBlocked(t, blocker, told)
 	end := newer.Rollback
 	if commit {
 		end = newer.Commit
@@ -196,7 +196,7 @@ func (d *database) race(t *testing.T, resource string, o *sql.TxOptions, commit 
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	all.Wait()
+	<-told
 	if old != nil {
 		older.Rollback()
 		if d.again(old) && !commit {
