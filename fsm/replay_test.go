@@ -101,6 +101,9 @@ func (g *generator) op() *fsmpb.Op {
 }
 
 func (g *generator) sessionOp(id Token, seq uint64) *fsmpb.Op {
+	if g.r.IntN(2) == 0 {
+		return g.holdOp(id, seq)
+	}
 	name := g.pick("x", "y", "z")
 	switch g.r.IntN(8) {
 	case 0:
@@ -237,7 +240,7 @@ func TestMachine_Replay(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			ref, es, want := generate(t, seed, 250)
+			ref, es, want := generate(t, seed, 300)
 			p := &replica{t: t, r: rand.New(rand.NewPCG(seed, 2)), id: 1}
 			p.open(vfs.NewCrashableMem())
 			defer func() { p.close() }()
@@ -267,12 +270,18 @@ func TestMachine_Replay(t *testing.T) {
 	}
 }
 
-// Tokens strictly rise, over claims, sessions and grants, and no two locks are ever granted at once (invariant 1).
+// waitKey names an operation.
+type waitKey struct {
+	session Token
+	seq     uint64
+}
+
+// Tokens strictly rise, over claims, sessions and grants, and no election or job is ever granted twice at once (invariant 1).
 func TestMachine_Apply_TokensRise(t *testing.T) {
 	for seed := range uint64(4) {
 		_, _, want := generate(t, 100+seed, 250)
 		var last Token
-		held := map[string]Token{}
+		held, places, several := map[string]Token{}, map[string]int{}, waitKey{}
 		grants := 0
 		for _, a := range want {
 			for _, e := range a.Events {
@@ -282,15 +291,26 @@ func TestMachine_Apply_TokensRise(t *testing.T) {
 					fresh = e.Session
 				case Granted:
 					grants++
-					if held[string(e.Name)] != 0 {
-						t.Errorf("entry %d: %q granted while held under %d", a.Index, e.Name, held[string(e.Name)])
+					name := fmt.Sprintf("%v/%s", e.Of, e.Name)
+					if e.Of != fsmpb.Lock_LOCK && held[name] != 0 {
+						t.Errorf("entry %d: %q granted while held under %d", a.Index, name, held[name])
 					}
-					held[string(e.Name)] = e.Token
+					held[name] = e.Token
+					places[fmt.Sprintf("%s %d", name, e.Token)]++
+					if grant := (waitKey{e.Session, e.Seq}); grant == several {
+						continue // of several names, under one token
+					} else {
+						several = grant
+					}
 				case Freed:
-					if held[string(e.Name)] != e.Token {
-						t.Errorf("entry %d: %q freed under %d, held under %d", a.Index, e.Name, e.Token, held[string(e.Name)])
+					name := fmt.Sprintf("%v/%s", e.Of, e.Name)
+					if e.Of != fsmpb.Lock_LOCK && held[name] != e.Token {
+						t.Errorf("entry %d: %q freed under %d, held under %d", a.Index, name, e.Token, held[name])
 					}
-					delete(held, string(e.Name))
+					if places[fmt.Sprintf("%s %d", name, e.Token)]--; places[fmt.Sprintf("%s %d", name, e.Token)] != 0 {
+						t.Errorf("entry %d: %q freed under %d, which does not hold it", a.Index, name, e.Token)
+					}
+					delete(held, name)
 					continue
 				case Claimed: // the same token if it is kept
 					if fresh == a.Claim.Current.Token && fresh <= last {

@@ -55,6 +55,18 @@ func unknownEntries() map[string]func() *fsmpb.Entry {
 			return batchEntry(1, op)
 		},
 		"UnknownKindOfGuard": func() *fsmpb.Entry { return batchEntry(1, guarded(putOp("k", "bad"), 9, "", 1)) },
+		"UnknownKindOfLock":  func() *fsmpb.Entry { return batchEntry(1, putOp("k", "bad"), lockOf(3, 1, 1, "x")) },
+		"UnknownKindOfForce": func() *fsmpb.Entry { return batchEntry(1, putOp("k", "bad"), forceOp(3, "x", 1)) },
+		"UnknownModeOfLock": func() *fsmpb.Entry {
+			op := lockOp(1, 1, "x")
+			op.GetLock().Mode = 3
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
+		"UnknownFieldOfATransfer": func() *fsmpb.Entry {
+			op := transferOp(0, "x", 1, "n")
+			op.GetTransfer().ProtoReflect().SetUnknown(unknownField())
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
 		"UnknownFieldOfASilence": func() *fsmpb.Entry {
 			op := checkpointOp(1, 1)
 			op.GetCheckpoint().Sessions[0].ProtoReflect().SetUnknown(unknownField())
