@@ -114,7 +114,6 @@ func TestNode_NoReplicas(t *testing.T) {
 // A node that is cut from the owner alone works on through a third: it writes, reads, locks, and keeps its session.
 func TestNode_Relay(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
-		time.Sleep(25 * time.Second) // until nothing moves any more
 		i := c.Add(func(c *node.Config) { c.NoReplicas = true })
 		c.AwaitReady()
 		owner := c.AwaitOwner(1)

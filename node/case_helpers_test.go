@@ -23,12 +23,13 @@ func nightly(n, many int) int {
 	return n
 }
 
-// bubble runs f with a cluster of n nodes that is ready.
+// bubble runs f with a cluster of n nodes that is ready and settled: shards move to their preferred owners in the first seconds.
 func bubble(t *testing.T, n int, o *nodetest.Options, f func(t *testing.T, c *nodetest.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := nodetest.New(t, n, o)
 		c.AwaitReady()
+		time.Sleep(25 * time.Second)
 		f(t, c)
 	})
 }

@@ -121,7 +121,6 @@ func TestNode_Own(t *testing.T) {
 // the cause ErrLost.
 func TestNode_Own_Causes(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
-		time.Sleep(25 * time.Second) // until nothing moves any more
 		type end struct{ cause, check error }
 		ends := make(chan end, 10)
 		fn := func(ctx context.Context, o node.Ownership) error {
@@ -161,7 +160,6 @@ func TestNode_Own_DrainTimeout(t *testing.T) {
 	const drain = 2 * time.Second
 	o := &nodetest.Options{Config: func(_ int, c *node.Config) { c.DrainTimeout = drain }}
 	bubble(t, 3, o, func(t *testing.T, c *nodetest.Cluster) {
-		time.Sleep(25 * time.Second) // until nothing moves any more
 		owner := c.AwaitOwner(1)
 		n := c.Node(owner)
 		started, finish := make(chan node.Ownership, 1), make(chan struct{})

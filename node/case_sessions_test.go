@@ -88,7 +88,6 @@ func TestCase003_LossIsToldByTheLocalClock(t *testing.T) {
 		for _, at := range []string{"Owner", "Other"} {
 			t.Run(tt.name+at, func(t *testing.T) {
 				bubble(t, 3, &nodetest.Options{Config: sessionTTL(ttl)}, func(t *testing.T, c *nodetest.Cluster) {
-					time.Sleep(25 * time.Second) // until nothing moves any more
 					i, limit := c.AwaitOwner(1), ttl+ownerLease
 					if at == "Other" {
 						i, limit = (i+1)%3, ttl // an owner renews its own sessions as long as its lease lasts
