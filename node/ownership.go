@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/fsm/fsmpb"
 	"github.com/oarlock/oarlock/node/internal/owner"
 )
 
@@ -27,9 +28,11 @@ type ownership struct {
 	renewal renewals
 	waits   waits
 	calls   callbacks
-	leaving atomic.Bool   // being handed over: nothing new is served
-	turn    chan struct{} // holds an element while an entry is being committed
-	lapse   lapse
+	// elections tells that something about an election of the shard changed.
+	elections change
+	leaving   atomic.Bool   // being handed over: nothing new is served
+	turn      chan struct{} // holds an element while an entry is being committed
+	lapse     lapse
 
 	mu    sync.Mutex // guards ended
 	ended bool
@@ -44,6 +47,7 @@ func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) 
 	o.queue.init()
 	o.waits.init()
 	o.calls.idle = make(chan struct{})
+	o.elections.init()
 	o.renewal.init(o)
 	return o
 }
@@ -130,8 +134,13 @@ func (o *ownership) confirmLoop(ctx context.Context) {
 // observe tells those who wait for what happened. It is called from an apply worker.
 func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
 	for _, e := range events {
+		if e.Of == fsmpb.Lock_ELECTION {
+			o.elections.change()
+		}
 		switch e.Kind {
 		case fsm.Granted, fsm.Freed:
+			o.waits.wake(waitKey{e.Session, e.Seq})
+		case fsm.Answered, fsm.ValueChanged:
 			o.waits.wake(waitKey{e.Session, e.Seq})
 		case fsm.SessionOpened:
 			o.renewal.opened(m, e.Session)

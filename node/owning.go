@@ -48,14 +48,15 @@ func (c *callbacks) close() <-chan struct{} {
 
 // owning knows the running Own calls, and tells of changes of owners.
 type owning struct {
-	mu    sync.Mutex // guards the fields below
+	moved change // of any shard's owner
+
+	mu    sync.Mutex // guards calls
 	calls map[*ownCall]struct{}
-	moved chan struct{} // closed at the next change of any shard's owner
 }
 
 func (w *owning) init() {
 	w.calls = map[*ownCall]struct{}{}
-	w.moved = make(chan struct{})
+	w.moved.init()
 }
 
 func (w *owning) register(c *ownCall) {
@@ -94,19 +95,10 @@ func (w *owning) gained(o *ownership) {
 }
 
 // changed hears that a shard's owner may have changed. It may be called from an apply worker.
-func (w *owning) changed(*group) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	close(w.moved)
-	w.moved = make(chan struct{})
-}
+func (w *owning) changed(*group) { w.moved.change() }
 
 // next is closed at the next change.
-func (w *owning) next() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.moved
-}
+func (w *owning) next() <-chan struct{} { return w.moved.next() }
 
 // drain waits until no callback runs under o, and lets no more begin.
 func (w *owning) drain(ctx context.Context, o *ownership, d time.Duration) bool {

@@ -26,13 +26,13 @@ type session struct {
 
 	mu       sync.Mutex // guards the fields below
 	ended    bool
-	holds    map[*hold]struct{}
+	holds    map[*grant]struct{}
 	attempts time.Duration // when the last renewal was sent
 	renewed  time.Duration // when the last one that was answered was sent
 }
 
 func newSession(g *group, id Token, ttl, sent time.Duration) *session {
-	s := &session{g: g, ttl: ttl, holds: map[*hold]struct{}{}, attempts: sent, renewed: sent}
+	s := &session{g: g, ttl: ttl, holds: map[*grant]struct{}{}, attempts: sent, renewed: sent}
 	s.hold.init(g.n.env.Clock, id, &s.lease)
 	s.lease.Start(owner.LeaseUntil(sent, ttl))
 	s.lapse = lapse{clock: g.n.env.Clock, lease: &s.lease, length: ttl, f: func() { s.end(ErrLost) }}
@@ -81,27 +81,27 @@ func (s *session) end(cause error) {
 	s.mu.Unlock()
 	s.lapse.stop()
 	s.hold.end(cause)
-	for h := range holds {
-		h.end(cause)
+	for g := range holds {
+		g.hold.end(cause)
 	}
 	s.g.sessions.forget(s)
 }
 
-// attach makes h end with the session. It says whether the session is still there.
-func (s *session) attach(h *hold) bool {
+// attach makes g end with the session. It says whether the session is still there.
+func (s *session) attach(g *grant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	s.holds[h] = struct{}{}
+	s.holds[g] = struct{}{}
 	return true
 }
 
-func (s *session) detach(h *hold) {
+func (s *session) detach(g *grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.holds, h)
+	delete(s.holds, g)
 }
 
 // openSession makes a session. A nonce makes it safe to ask again; the deadline counts from before the first time it was asked.

@@ -115,10 +115,23 @@ func (s *Shard) session(ctx context.Context, g *group) (x *session, implicit boo
 }
 
 func guardOf(h Hold) (g *fsmpb.Guard, shard int, err error) {
+	var held *grant
 	switch x := h.(type) {
 	case *Lock:
-		if x != nil && x.s != nil {
-			return &fsmpb.Guard{Kind: fsmpb.Guard_LOCK, Name: []byte(x.name), Token: uint64(x.Token())}, int(x.s.g.id), nil
+		if x != nil {
+			held = x.grant
+		}
+	case *Permit:
+		if x != nil {
+			held = x.grant
+		}
+	case *Leadership:
+		if x != nil {
+			held = x.grant
+		}
+	case *Run:
+		if x != nil {
+			held = x.grant
 		}
 	case *Session:
 		if x != nil && x.s != nil {
@@ -129,7 +142,10 @@ func guardOf(h Hold) (g *fsmpb.Guard, shard int, err error) {
 			return &fsmpb.Guard{Kind: fsmpb.Guard_OWNERSHIP, Token: uint64(x.Token())}, int(x.o.l.g.id), nil
 		}
 	}
-	return nil, 0, fmt.Errorf("%w: guard of type %T is no lock, session or ownership with a grant", ErrInvalid, h)
+	if held != nil {
+		return held.guard(), int(held.s.g.id), nil
+	}
+	return nil, 0, fmt.Errorf("%w: guard of type %T has no grant", ErrInvalid, h)
 }
 
 // group waits until the node belongs to a cluster and returns the shard's group.

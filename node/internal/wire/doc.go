@@ -12,6 +12,7 @@ const (
 	MethodRenew   uint16 = 5 // RenewRequest, RenewReply
 	MethodPlan    uint16 = 6 // PlanRequest, PlanReply
 	MethodCluster uint16 = 7 // ClusterRequest, ClusterReply
+	MethodObserve uint16 = 8 // ObserveRequest, ObserveReply
 )
 
 // Codes of errors that a handler returns.

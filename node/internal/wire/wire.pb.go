@@ -825,6 +825,175 @@ func (x *RenewReply) GetHints() []string {
 	return nil
 }
 
+// ObserveRequest asks who leads the election name, once that differs from what the asker has seen, or after a while.
+type ObserveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
+	Name          []byte                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Seen          bool                   `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`                            // the fields below say what: else it is answered at once
+	Token         uint64                 `protobuf:"varint,6,opt,name=token,proto3" json:"token,omitempty"`                          // 0: nobody led
+	ValueHash     uint64                 `protobuf:"varint,7,opt,name=value_hash,json=valueHash,proto3" json:"value_hash,omitempty"` // of the value
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveRequest) Reset() {
+	*x = ObserveRequest{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveRequest) ProtoMessage() {}
+
+func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
+func (*ObserveRequest) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ObserveRequest) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *ObserveRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ObserveRequest) GetRelay() bool {
+	if x != nil {
+		return x.Relay
+	}
+	return false
+}
+
+func (x *ObserveRequest) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *ObserveRequest) GetSeen() bool {
+	if x != nil {
+		return x.Seen
+	}
+	return false
+}
+
+func (x *ObserveRequest) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *ObserveRequest) GetValueHash() uint64 {
+	if x != nil {
+		return x.ValueHash
+	}
+	return 0
+}
+
+type ObserveReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
+	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"` // 0: nobody leads
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	Value         []byte                 `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveReply) Reset() {
+	*x = ObserveReply{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveReply) ProtoMessage() {}
+
+func (x *ObserveReply) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
+func (*ObserveReply) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ObserveReply) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *ObserveReply) GetHint() string {
+	if x != nil {
+		return x.Hint
+	}
+	return ""
+}
+
+func (x *ObserveReply) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *ObserveReply) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ObserveReply) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 // Plan is a founding plan. All its nodes store it before any of them starts.
 type Plan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -842,7 +1011,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1023,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1036,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Plan) GetId() string {
@@ -935,7 +1104,7 @@ type ReplicaSet struct {
 
 func (x *ReplicaSet) Reset() {
 	*x = ReplicaSet{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1116,7 @@ func (x *ReplicaSet) String() string {
 func (*ReplicaSet) ProtoMessage() {}
 
 func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1129,7 @@ func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSet.ProtoReflect.Descriptor instead.
 func (*ReplicaSet) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReplicaSet) GetReplicas() []*Replica {
@@ -980,7 +1149,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1161,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1174,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Replica) GetId() uint64 {
@@ -1033,7 +1202,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1214,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1227,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PlanRequest) GetHeader() *Header {
@@ -1087,7 +1256,7 @@ type PlanReply struct {
 
 func (x *PlanReply) Reset() {
 	*x = PlanReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1268,7 @@ func (x *PlanReply) String() string {
 func (*PlanReply) ProtoMessage() {}
 
 func (x *PlanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1281,7 @@ func (x *PlanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
 func (*PlanReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PlanReply) GetStored() bool {
@@ -1153,7 +1322,7 @@ type ClusterRequest struct {
 
 func (x *ClusterRequest) Reset() {
 	*x = ClusterRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1334,7 @@ func (x *ClusterRequest) String() string {
 func (*ClusterRequest) ProtoMessage() {}
 
 func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1347,7 @@ func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRequest.ProtoReflect.Descriptor instead.
 func (*ClusterRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClusterRequest) GetHeader() *Header {
@@ -1197,7 +1366,7 @@ type ClusterReply struct {
 
 func (x *ClusterReply) Reset() {
 	*x = ClusterReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1378,7 @@ func (x *ClusterReply) String() string {
 func (*ClusterReply) ProtoMessage() {}
 
 func (x *ClusterReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1391,7 @@ func (x *ClusterReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReply.ProtoReflect.Descriptor instead.
 func (*ClusterReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ClusterReply) GetPlan() *Plan {
@@ -1293,7 +1462,22 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\aRENEWED\x10\x01\x12\b\n" +
 	"\x04GONE\x10\x02\x12\r\n" +
 	"\tNOT_OWNER\x10\x03\x12\b\n" +
-	"\x04BUSY\x10\x04\"\xdf\x01\n" +
+	"\x04BUSY\x10\x04\"\xca\x01\n" +
+	"\x0eObserveRequest\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
+	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\fR\x04name\x12\x12\n" +
+	"\x04seen\x18\x05 \x01(\bR\x04seen\x12\x14\n" +
+	"\x05token\x18\x06 \x01(\x04R\x05token\x12\x1d\n" +
+	"\n" +
+	"value_hash\x18\a \x01(\x04R\tvalueHash\"\x96\x01\n" +
+	"\fObserveReply\x122\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
+	"\x04hint\x18\x02 \x01(\tR\x04hint\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\xdf\x01\n" +
 	"\x04Plan\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -1340,7 +1524,7 @@ func file_node_internal_wire_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_node_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_node_internal_wire_wire_proto_goTypes = []any{
 	(Outcome)(0),           // 0: oarlock.wire.v1.Outcome
 	(RenewReply_Answer)(0), // 1: oarlock.wire.v1.RenewReply.Answer
@@ -1355,43 +1539,47 @@ var file_node_internal_wire_wire_proto_goTypes = []any{
 	(*RenewRequest)(nil),   // 10: oarlock.wire.v1.RenewRequest
 	(*SessionRef)(nil),     // 11: oarlock.wire.v1.SessionRef
 	(*RenewReply)(nil),     // 12: oarlock.wire.v1.RenewReply
-	(*Plan)(nil),           // 13: oarlock.wire.v1.Plan
-	(*ReplicaSet)(nil),     // 14: oarlock.wire.v1.ReplicaSet
-	(*Replica)(nil),        // 15: oarlock.wire.v1.Replica
-	(*PlanRequest)(nil),    // 16: oarlock.wire.v1.PlanRequest
-	(*PlanReply)(nil),      // 17: oarlock.wire.v1.PlanReply
-	(*ClusterRequest)(nil), // 18: oarlock.wire.v1.ClusterRequest
-	(*ClusterReply)(nil),   // 19: oarlock.wire.v1.ClusterReply
-	(*fsmpb.Op)(nil),       // 20: oarlock.fsm.v1.Op
-	(*fsmpb.Result)(nil),   // 21: oarlock.fsm.v1.Result
-	(*fsmpb.Record)(nil),   // 22: oarlock.fsm.v1.Record
+	(*ObserveRequest)(nil), // 13: oarlock.wire.v1.ObserveRequest
+	(*ObserveReply)(nil),   // 14: oarlock.wire.v1.ObserveReply
+	(*Plan)(nil),           // 15: oarlock.wire.v1.Plan
+	(*ReplicaSet)(nil),     // 16: oarlock.wire.v1.ReplicaSet
+	(*Replica)(nil),        // 17: oarlock.wire.v1.Replica
+	(*PlanRequest)(nil),    // 18: oarlock.wire.v1.PlanRequest
+	(*PlanReply)(nil),      // 19: oarlock.wire.v1.PlanReply
+	(*ClusterRequest)(nil), // 20: oarlock.wire.v1.ClusterRequest
+	(*ClusterReply)(nil),   // 21: oarlock.wire.v1.ClusterReply
+	(*fsmpb.Op)(nil),       // 22: oarlock.fsm.v1.Op
+	(*fsmpb.Result)(nil),   // 23: oarlock.fsm.v1.Result
+	(*fsmpb.Record)(nil),   // 24: oarlock.fsm.v1.Record
 }
 var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	2,  // 0: oarlock.wire.v1.OpRequest.header:type_name -> oarlock.wire.v1.Header
-	20, // 1: oarlock.wire.v1.OpRequest.op:type_name -> oarlock.fsm.v1.Op
+	22, // 1: oarlock.wire.v1.OpRequest.op:type_name -> oarlock.fsm.v1.Op
 	0,  // 2: oarlock.wire.v1.OpReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	21, // 3: oarlock.wire.v1.OpReply.result:type_name -> oarlock.fsm.v1.Result
+	23, // 3: oarlock.wire.v1.OpReply.result:type_name -> oarlock.fsm.v1.Result
 	2,  // 4: oarlock.wire.v1.AwaitRequest.header:type_name -> oarlock.wire.v1.Header
 	2,  // 5: oarlock.wire.v1.ReadRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 6: oarlock.wire.v1.ReadReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	22, // 7: oarlock.wire.v1.ReadReply.record:type_name -> oarlock.fsm.v1.Record
+	24, // 7: oarlock.wire.v1.ReadReply.record:type_name -> oarlock.fsm.v1.Record
 	2,  // 8: oarlock.wire.v1.OwnerRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 9: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
 	2,  // 10: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
 	11, // 11: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
 	1,  // 12: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
-	14, // 13: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
-	15, // 14: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
-	2,  // 15: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
-	13, // 16: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
-	13, // 17: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
-	2,  // 18: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
-	13, // 19: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	2,  // 13: oarlock.wire.v1.ObserveRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 14: oarlock.wire.v1.ObserveReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	16, // 15: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
+	17, // 16: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
+	2,  // 17: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
+	15, // 18: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
+	15, // 19: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
+	2,  // 20: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
+	15, // 21: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_node_internal_wire_wire_proto_init() }
@@ -1405,7 +1593,7 @@ func file_node_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_internal_wire_wire_proto_rawDesc), len(file_node_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,216 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+	"github.com/oarlock/oarlock/node/internal/wire"
+)
+
+// A Leader is who leads an election, under which token, and what it proclaims. The zero Leader: nobody leads.
+type Leader struct {
+	Member Member
+	Token  Token
+	Value  []byte
+}
+
+// A Leadership is one term as the leader of an election. Make it with Shard.Campaign and do not copy it. It is safe for concurrent use, and
+// has the methods of Hold.
+type Leadership struct{ *grant }
+
+var _ Hold = (*Leadership)(nil)
+
+// Campaign waits in a fair queue until this node leads the election name, 1 to 1024 bytes, and proclaims value, at most 64 KiB. Names of elections
+// and of locks never meet. Errors are those of Lock.
+func (s *Shard) Campaign(ctx context.Context, name string, value []byte) (*Leadership, error) {
+	r := &request{what: "campaign", op: &fsmpb.Lock{Kind: fsmpb.Lock_ELECTION, Name: []byte(name), Value: value}}
+	g, _, err := s.acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &Leadership{g}, nil
+}
+
+// Resign gives the leadership back. It behaves as Lock.Unlock does.
+func (l *Leadership) Resign(ctx context.Context) error {
+	if err := l.unlock(ctx); err != nil {
+		return fmt.Errorf("resign from %q: %w", l.title(), err)
+	}
+	return nil
+}
+
+// Proclaim shows another value, at most 64 KiB, under the same token. ErrLost, ErrNotHeld: this node no longer leads, and nothing was done;
+// other errors are those of Put.
+func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
+	if l.grant == nil {
+		return fmt.Errorf("proclaim: %w", ErrNotHeld)
+	}
+	if len(value) > fsm.MaxLockValue {
+		return fmt.Errorf("proclaim: %w: the value has %d bytes, at most %d are allowed", ErrTooLarge, len(value), fsm.MaxLockValue)
+	}
+	if err := l.hold.strict(); err != nil {
+		return fmt.Errorf("proclaim: %w", err)
+	}
+	ctx, end, err := l.s.g.n.begin(ctx, true)
+	if err != nil {
+		return fmt.Errorf("proclaim: %w", err)
+	}
+	defer end()
+	op := &fsmpb.Op{Kind: &fsmpb.Op_SetValue{SetValue: &fsmpb.SetValue{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Value: value}}}
+	res, err := l.s.call(ctx, "proclaim", nil, op)
+	switch {
+	case errors.Is(err, errNoSession), err == nil && res.GetStatus() == fsmpb.Result_NOT_HELD:
+		return fmt.Errorf("proclaim: %w", ErrLost)
+	}
+	_, err = checked("proclaim", res, err)
+	return err
+}
+
+// Transfer gives the leadership to the first campaigner of the node with that UUID, under a new token. From the moment it is sent this leadership is
+// no longer trusted. ErrNotFound: no such campaigner waits; then it is given back, and the next in the queue leads. Other errors are those
+// of Lock.Unlock.
+func (l *Leadership) Transfer(ctx context.Context, to string) error {
+	if l.grant == nil {
+		return fmt.Errorf("transfer: %w", ErrNotHeld)
+	}
+	op := &fsmpb.Op{Kind: &fsmpb.Op_Transfer{Transfer: &fsmpb.Transfer{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Node: to}}}
+	res, err := l.release(ctx, op)
+	if err != nil {
+		return fmt.Errorf("transfer %q: %w", l.name, err)
+	}
+	if res.GetStatus() == fsmpb.Result_NOT_FOUND {
+		l.again()
+		return errors.Join(fmt.Errorf("transfer %q to %s: %w", l.name, to, ErrNotFound), l.Resign(ctx))
+	}
+	return nil
+}
+
+// Lead runs fn while this node leads the election name, again and again: when the leadership is lost it campaigns again, and when fn fails it resigns
+// and campaigns again after 100 ms to 10 s. fn's ctx ends with the leadership; the leadership is given back only after fn returned.
+// Lead returns nil once fn returned nil, else the cause of ctx or why no campaign is possible, such as ErrClosed.
+func (s *Shard) Lead(ctx context.Context, name string, fn func(context.Context, *Leadership) error) error {
+	if fn == nil {
+		return fmt.Errorf("lead: %w: fn is nil", ErrInvalid)
+	}
+	for backoff := firstBackoff; ; {
+		l, err := s.Campaign(ctx, name, nil)
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = l.Resign(context.WithoutCancel(ctx))
+			}
+			return context.Cause(ctx)
+		case errors.Is(err, ErrClosed), errors.Is(err, ErrInvalid), errors.Is(err, ErrTooLarge), errors.Is(err, ErrConflict), errors.Is(err, ErrFenced):
+			return err
+		case err == nil:
+			began := time.Now()
+			ferr := fn(l.Context(ctx), l)
+			lost := l.Check() != nil
+			rerr := l.Resign(context.WithoutCancel(ctx))
+			if ferr == nil && !lost {
+				return nil
+			}
+			s.n.log.Debug("leads no more", "shard", s.ID(), "token", uint64(l.Token()), "err", errors.Join(ferr, rerr))
+			if time.Since(began) > lastBackoff {
+				backoff = firstBackoff
+			}
+		}
+		if !sleep(ctx, backoff) {
+			return context.Cause(ctx)
+		}
+		backoff = min(2*backoff, lastBackoff)
+	}
+}
+
+// Observe yields the leader of the election name, and then each change of leader or value, until ctx ends or the node stops; then it yields that error
+// last. Changes between two reads are coalesced: the latest is never lost, and a loss and regain shows as a new token.
+func (s *Shard) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		ctx, end := s.n.watching(ctx)
+		defer end()
+		g, err := s.group(ctx)
+		if err != nil {
+			yield(Leader{}, err)
+			return
+		}
+		q := &wire.ObserveRequest{Header: s.n.header(), Shard: uint32(g.id), Name: []byte(name)}
+		for {
+			var reply *wire.ObserveReply
+			_, err := g.try(ctx, "observe", func(_ context.Context, node string, relay bool) (wire.Outcome, string) {
+				q.Relay = relay
+				reply = g.observeAt(ctx, node, q)
+				return reply.GetOutcome(), reply.GetHint()
+			})
+			if err != nil {
+				yield(Leader{}, err)
+				return
+			}
+			hash := xxhash.Sum64(reply.GetValue())
+			if q.Seen && q.Token == reply.GetToken() && q.ValueHash == hash {
+				continue
+			}
+			q.Seen, q.Token, q.ValueHash = true, reply.GetToken(), hash
+			if !yield(Leader{Member: s.n.memberOf(reply.GetNode()), Token: Token(reply.GetToken()), Value: reply.GetValue()}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// observeAt asks a node, maybe this one, for the leader.
+func (g *group) observeAt(ctx context.Context, node string, q *wire.ObserveRequest) *wire.ObserveReply {
+	if node == g.n.ID() {
+		return g.observeHere(ctx, q)
+	}
+	reply := &wire.ObserveReply{}
+	ctx, cancel := context.WithTimeout(ctx, 2*awaitTime)
+	defer cancel()
+	if err := g.n.ask(ctx, node, wire.MethodObserve, q, reply); err != nil {
+		return &wire.ObserveReply{Outcome: wire.Outcome_NOT_OWNER}
+	}
+	return reply
+}
+
+// observeHere answers once the leader differs from what was seen, or after a while.
+func (g *group) observeHere(ctx context.Context, q *wire.ObserveRequest) *wire.ObserveReply {
+	t := time.NewTimer(awaitTime)
+	defer t.Stop()
+	for {
+		o := g.owned()
+		if o == nil || o.leaving.Load() {
+			likely := g.likely()
+			if q.GetRelay() && likely != g.n.ID() {
+				return g.observeAt(ctx, likely, &wire.ObserveRequest{Header: g.n.header(), Shard: q.GetShard(), Name: q.GetName(),
+					Seen: q.GetSeen(), Token: q.GetToken(), ValueHash: q.GetValueHash()})
+			}
+			return &wire.ObserveReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
+		}
+		changed := o.elections.next()
+		reply := &wire.ObserveReply{Outcome: wire.Outcome_DONE}
+		if l, ok := o.l.machine.Load().Lock(fsmpb.Lock_ELECTION, q.GetName()); ok && len(l.Holders) > 0 {
+			h := l.Holders[0]
+			reply.Token, reply.Node, reply.Value = uint64(h.Token), h.Node, h.Value
+		}
+		if !o.good() {
+			continue
+		}
+		if !q.GetSeen() || reply.GetToken() != q.GetToken() || xxhash.Sum64(reply.GetValue()) != q.GetValueHash() {
+			return reply
+		}
+		select {
+		case <-changed:
+		case <-t.C:
+			return reply
+		case <-o.done:
+		case <-ctx.Done():
+			return &wire.ObserveReply{Outcome: wire.Outcome_NOT_OWNER}
+		}
+	}
+}
