@@ -15,7 +15,7 @@ type Dialect int
 const (
 	Postgres Dialect = iota + 1 // PostgreSQL 9.5 and what speaks as it does: parameters are $1, $2
 	SQLite                      // SQLite 3.35: parameters are ?
-	MySQL                       // MySQL and MariaDB with InnoDB: parameters are ?
+	MySQL                       // MySQL and MariaDB with InnoDB: parameters are ?; not yet tested with a server
 )
 
 // DefaultTable is the table of a SQL that names none.
