@@ -1,5 +1,5 @@
 // Package fsm is the replicated state machine of a shard: commands in, results and events out, state in Pebble. It
-// holds the shard's last claim, sessions, locks and config records, and decides at apply what is allowed: one owner's
+// holds the shard's last claim, sessions, locks, jobs and config records, and decides at apply what is allowed: one owner's
 // stamp at a time, one application of each operation, one holder of each lock.
 //
 // It is deterministic: no clock, no network, no goroutine and nothing of Raft. Every replica that applies the same
@@ -16,6 +16,12 @@
 // Commands: what is not well formed, not allowed or too large becomes a result, never an error. What the machine does
 // not know, a newer version or an unknown field, halts it before that entry: others may understand it, and to skip it
 // would be to differ from them for ever. Versions rise by a Raise that is applied when every replica knows them.
+//
+// Holds: one queue engine serves mutexes, readers and writers, semaphores, several names at once, elections and run-once
+// jobs. Queues are first come, first served; only living sessions are granted; each grant has a fresh token and is released
+// by it. What an owner has to time (a bounded hold that has started, the grace after a holder's death) is state, so that the
+// next owner finds it, but time itself is the owner's: it sends Force and EndGrace. A name that is over leaves no state,
+// but the record of a job, which JobForget removes.
 //
 // Reads: from any goroutine, while Apply runs. They see whole calls of Apply. Config records are read from the storage
 // and wait for nobody; everything else is mirrored in memory and waits for a running Apply, which holds its lock until
