@@ -225,7 +225,7 @@ func (s *Shard) acquire(ctx context.Context, r *request) (*grant, *fsmpb.Result,
 		case !errors.Is(err, errNoSession):
 			return nil, nil, fmt.Errorf("%s %q: %w", r.what, r.name(), err)
 		case !implicit:
-			return nil, nil, fmt.Errorf("%s %q: %w: the session ended", r.what, r.name(), ErrLost)
+			return nil, nil, fmt.Errorf("%s %q: %w", r.what, r.name(), s.n.sessionEnded())
 		case ctx.Err() != nil:
 			return nil, nil, gaveUp(ctx, r.what, false)
 		}
@@ -271,7 +271,7 @@ func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*grant, *fsmpb.Res
 	case err != nil:
 		a.undo()
 		if a.x.hold.check() != nil && ctx.Err() == nil {
-			return nil, nil, fmt.Errorf("%w: the session ended", ErrLost)
+			return nil, nil, a.x.g.n.sessionEnded()
 		}
 		return nil, nil, err
 	}
@@ -292,7 +292,7 @@ func (a *acquisition) settle(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 	g.hold.init(a.x.g.n.env.Clock, Token(res.GetToken()), &a.x.lease)
 	if !a.x.attach(g) || g.hold.strict() != nil {
 		a.undo()
-		return nil, nil, fmt.Errorf("%w: the session ended", ErrLost)
+		return nil, nil, a.x.g.n.sessionEnded()
 	}
 	a.x.seqs.finish(a.seq)
 	return g, res, nil

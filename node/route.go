@@ -61,6 +61,17 @@ func (n *Node) closedErr() error {
 	return ErrClosed
 }
 
+// sessionEnded is the error of a call whose session ended: ErrClosed if that was because the node ends, else ErrLost.
+func (n *Node) sessionEnded() error {
+	n.life.mu.Lock()
+	ending := n.life.closed != nil
+	n.life.mu.Unlock()
+	if ending {
+		return n.closedErr()
+	}
+	return fmt.Errorf("%w: the session ended", ErrLost)
+}
+
 // header opens this node's requests.
 func (n *Node) header() *wire.Header {
 	h := &wire.Header{From: n.ID(), Version: 1}

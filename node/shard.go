@@ -106,7 +106,7 @@ func (s *Shard) In(x *Session) *Shard {
 func (s *Shard) session(ctx context.Context, g *group) (x *session, implicit bool, err error) {
 	if s.in != nil {
 		if !s.in.good() {
-			return nil, false, fmt.Errorf("%w: the session ended", ErrLost)
+			return nil, false, s.n.sessionEnded()
 		}
 		return s.in, false, nil
 	}
@@ -209,7 +209,7 @@ func (s *Shard) write(ctx context.Context, what string, op *fsmpb.Op) (*fsmpb.Re
 			if implicit {
 				continue
 			}
-			return nil, fmt.Errorf("%s: %w: the session ended", what, ErrLost)
+			return nil, fmt.Errorf("%s: %w", what, s.n.sessionEnded())
 		}
 		return checked(what, res, err)
 	}
