@@ -227,8 +227,8 @@ func TestCase083_WipedMajority(t *testing.T) {
 	}
 }
 
-// The disk under a node's log and state fails: its process lives, what it held is lost in time, the others go on, and Close works
-// (case 105; see TestOpen_StateFails for the node's own error).
+// The disk under a node's log and state fails: its process lives, what it held is lost in time, the others go on, and it comes back
+// with a sound disk (case 105).
 func TestCase105_DiskFails(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
 		owner := c.AwaitOwner(1)

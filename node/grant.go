@@ -270,7 +270,7 @@ func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*grant, *fsmpb.Res
 		return nil, nil, err
 	case err != nil:
 		a.undo()
-		if a.x.hold.check() != nil && ctx.Err() == nil {
+		if a.x.hold.check() != nil && (ctx.Err() == nil || errors.Is(err, ErrLost)) {
 			return nil, nil, a.x.g.n.sessionEnded()
 		}
 		return nil, nil, err
