@@ -9,21 +9,21 @@ const Version = 1
 // Limits of commands. They are part of the format version and the same on every replica, since a command that one
 // replica refuses and another accepts would make them differ for ever. A node may refuse more before it proposes.
 const (
-	MaxKey       = 1024      // bytes of a config key, at least 1
-	MaxName      = 1024      // bytes of a lock's name, at least 1
-	MaxValue     = 512 << 10 // bytes of a config value
-	MaxLockValue = 64 << 10  // bytes of the value that a lock's holder shows
-	MaxNames     = 64        // further names of a Lock that takes several at once
-	MaxPermits   = 1 << 20   // of a semaphore, at least 1
-	MaxHold      = 8784 * time.Hour
-	MaxGrace     = 24 * time.Hour
-	MaxJobResult = 64 << 10       // bytes of a completed job's result
-	MaxNode      = 255            // bytes of a node's id, at least 1
-	MaxTTL       = 24 * time.Hour // of a session
-	MaxLease     = time.Hour      // of an owner
-	MaxIDs       = 1 << 16        // sessions that one operation names
-	MaxResults   = 1 << 16        // remembered, unacknowledged results of one session
-	NonceSize    = 16             // bytes of a session's nonce
+	MaxKey       = 1024                 // bytes of a config key, at least 1
+	MaxName      = 1024                 // bytes of a lock's name, at least 1
+	MaxValue     = 512 << 10            // bytes of a config value
+	MaxLockValue = 64 << 10             // bytes of the value that a lock's holder shows
+	MaxNames     = 64                   // further names of a Lock that takes several at once
+	MaxPermits   = 1 << 20              // of a semaphore, at least 1
+	MaxHold      = 366 * 24 * time.Hour // bound of a grant's length, zero: none
+	MaxGrace     = 24 * time.Hour       // that a name stays closed after a holder died
+	MaxJobResult = 64 << 10             // bytes of a completed job's result
+	MaxNode      = 255                  // bytes of a node's id, at least 1
+	MaxTTL       = 24 * time.Hour       // of a session
+	MaxLease     = time.Hour            // of an owner
+	MaxIDs       = 1 << 16              // sessions that one operation names
+	MaxResults   = 1 << 16              // remembered, unacknowledged results of one session
+	NonceSize    = 16                   // bytes of a session's nonce
 )
 
 // keptValue is the largest value of a conflicting record, or result of a job, that is remembered with a result.
