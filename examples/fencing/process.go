@@ -114,6 +114,26 @@ func (p *process) signal(sig os.Signal) error {
 	return nil
 }
 
+// pause stops the process and waits until it has stopped. On a busy machine that takes a while, and should the parent be killed in
+// between, the kernel would see no stopped process to end.
+func (p *process) pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		var status syscall.WaitStatus
+		switch _, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for %s to stop: %w", p.name, err)
+		case !status.Stopped():
+			return fmt.Errorf("%s ended: %s", p.name, p.lastWords())
+		default:
+			return nil
+		}
+	}
+}
+
 func (p *process) lastWords() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {

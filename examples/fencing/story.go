@@ -81,7 +81,7 @@ func (s *story) tell(ctx context.Context, fenced bool) (balance int, err error) 
 	}
 	s.begun = time.Now()
 	s.event("A", a.Token, "takes the lock for %d units, reads balance=%d, checks the lock: held", lease, a.Balance)
-	if err := s.a.signal(syscall.SIGSTOP); err != nil {
+	if err := s.a.pause(); err != nil {
 		return 0, err
 	}
 	s.event("A", a.Token, "is paused (SIGSTOP), just before it writes balance=%d", a.Balance+byA)
