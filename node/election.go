@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ var _ Hold = (*Leadership)(nil)
 // Campaign waits in a fair queue until this node leads the election name, 1 to 1024 bytes, and proclaims value, at most 64 KiB. Names of elections
 // and of locks never meet. Errors are those of Lock.
 func (s *Shard) Campaign(ctx context.Context, name string, value []byte) (*Leadership, error) {
-	r := &request{what: "campaign", op: &fsmpb.Lock{Kind: fsmpb.Lock_ELECTION, Name: []byte(name), Value: value}}
+	r := &request{what: "campaign", op: &fsmpb.Lock{Kind: fsmpb.Lock_ELECTION, Name: []byte(name), Value: bytes.Clone(value)}}
 	g, _, err := s.acquire(ctx, r)
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 		return fmt.Errorf("proclaim: %w", err)
 	}
 	defer end()
-	op := &fsmpb.Op{Kind: &fsmpb.Op_SetValue{SetValue: &fsmpb.SetValue{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Value: value}}}
+	op := &fsmpb.Op{Kind: &fsmpb.Op_SetValue{SetValue: &fsmpb.SetValue{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Value: bytes.Clone(value)}}}
 	res, err := l.s.call(ctx, "proclaim", nil, op)
 	switch {
 	case errors.Is(err, errNoSession), err == nil && res.GetStatus() == fsmpb.Result_NOT_HELD:

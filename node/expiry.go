@@ -20,12 +20,18 @@ type renewals struct {
 	o *ownership
 
 	mu   sync.Mutex // guards the fields below
-	m    map[fsm.Token]*owner.Session
-	late time.Duration // by how much the loop was late in all: every deadline is later by it
+	m    map[fsm.Token]*tracked
+	late time.Duration // by how much the loop was late in all
+}
+
+// tracked is a session, and how late the loop was in all when it was last renewed: its deadline is later by what came since.
+type tracked struct {
+	owner.Session
+	late time.Duration
 }
 
 func (r *renewals) init(o *ownership) {
-	r.o, r.m = o, map[fsm.Token]*owner.Session{}
+	r.o, r.m = o, map[fsm.Token]*tracked{}
 }
 
 // adopt takes over the sessions that the claim found.
@@ -41,9 +47,9 @@ func (r *renewals) adopt(m *fsm.Machine, now time.Duration) {
 }
 
 func (r *renewals) addLocked(s fsm.Session, now time.Duration) {
-	a := owner.Adopted(s.TTL, s.Silence, now+r.late)
+	a := owner.Adopted(s.TTL, s.Silence, now)
 	a.Hot = s.Hot
-	r.m[s.ID] = &a
+	r.m[s.ID] = &tracked{Session: a, late: r.late}
 }
 
 // opened hears of a session made under this ownership.
@@ -82,9 +88,9 @@ func (r *renewals) renew(ctx context.Context, ids []fsm.Token) []wire.RenewReply
 			}
 			continue
 		}
-		switch owner.Renew(*s, good) {
+		switch owner.Renew(s.Session, good) {
 		case owner.InMemory:
-			*s = owner.AfterRenewal(*s, owner.InMemory, now)
+			s.Session, s.late = owner.AfterRenewal(s.Session, owner.InMemory, now), r.late
 			answers[i] = wire.RenewReply_RENEWED
 		case owner.InLog:
 			answers[i] = wire.RenewReply_BUSY
@@ -129,7 +135,7 @@ func (r *renewals) renewLogged(ctx context.Context, ids []uint64) []bool {
 		}
 		s.Renewing = false
 		if ok && res.GetExists()[k] {
-			*s = owner.AfterRenewal(*s, owner.InLog, now)
+			s.Session, s.late = owner.AfterRenewal(s.Session, owner.InLog, now), r.late
 		}
 	}
 	if !ok {
@@ -151,13 +157,13 @@ func (r *renewals) loop(ctx context.Context) {
 		}
 		now := r.o.l.now()
 		expired, checkpoint := r.due(now, now-last)
-		last = now
 		if checkpoint != nil {
 			_, _ = checkpoint.wait(ctx) // whatever came of it, its sessions are renewed through the log next
 		}
 		if len(expired) > 0 {
 			r.expire(ctx, expired)
 		}
+		last = r.o.l.now() // renewals were served while this waited for its entries: that was no lateness
 	}
 }
 
@@ -175,12 +181,14 @@ func (r *renewals) due(now, passed time.Duration) (expired []uint64, checkpoint 
 	var silent []*fsmpb.Checkpoint_Silence
 	for id, s := range r.m {
 		switch {
-		case owner.Expires(*s, now, r.late):
+		case len(expired) == fsm.MaxIDs || len(silent) == fsm.MaxIDs:
+			// The rest is for the next look.
+		case owner.Expires(s.Session, now, r.late-s.late):
 			s.Expiring = true
 			expired = append(expired, uint64(id))
-		case owner.Checkpoints(*s, now):
-			silent = append(silent, r.silence(id, owner.Silence(*s, now)))
-			*s = owner.Checkpointing(*s)
+		case owner.Checkpoints(s.Session, now):
+			silent = append(silent, r.silence(id, owner.Silence(s.Session, now)))
+			s.Session = owner.Checkpointing(s.Session)
 		}
 	}
 	if len(silent) == 0 {
@@ -216,6 +224,7 @@ func (r *renewals) expire(ctx context.Context, ids []uint64) {
 			r.spare(ids) // no attempt was appended: as before
 			return
 		}
+		sleep(ctx, expiryTick)
 	}
 }
 
@@ -239,7 +248,7 @@ func (r *renewals) silences() []*fsmpb.Checkpoint_Silence {
 		if s.Renewing {
 			continue // its renewal may be in the log before the release
 		}
-		out = append(out, r.silence(id, owner.Silence(*s, now)))
+		out = append(out, r.silence(id, owner.Silence(s.Session, now)))
 	}
 	return out
 }

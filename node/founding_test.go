@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	iofs "io/fs"
 	"math/rand/v2"
@@ -30,8 +29,8 @@ func founder(t *testing.T, fs vfs.FS) *Node {
 	c := validConfig()
 	c.Bootstrap, c.Logger = 3, hclog.NewNullLogger()
 	n := &Node{c: c.withDefaults(), env: &env.Env{FS: fs, Clock: env.NewVirtual(time.Now())}, log: c.Logger, founded: make(chan struct{})}
-	n.life.ctx, n.life.cancel = context.WithCancelCause(context.Background())
-	n.life.calls, n.life.done = newGate(), make(chan struct{})
+	n.life.init()
+	close(n.life.opened)
 	n.founding.n = n
 	var err error
 	if n.home, err = openHome(n.env, c.Dir, n.maxFormat()); err != nil {

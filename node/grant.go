@@ -104,7 +104,23 @@ func (g *grant) release(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error
 	if err := g.leave(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := g.s.g.n.outliving(ctx)
+	defer cancel()
 	return g.send(ctx, op)
+}
+
+// outliving is ctx, unless that ended because the hold that is being released ended: then it is bounded by RequestTimeout instead. A caller may
+// well release under the hold's own context.
+func (n *Node) outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil || !errors.Is(context.Cause(ctx), ErrNotHeld) {
+		return ctx, func() {}
+	}
+	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.c.RequestTimeout)
+	stop := context.AfterFunc(n.life.ctx, cancel) // runs once, unless stopped
+	return free, func() {
+		stop()
+		cancel()
+	}
 }
 
 // unlock is release by an Unlock.
@@ -305,6 +321,9 @@ func (a *acquisition) refused(res *fsmpb.Result) (*grant, *fsmpb.Result, error) 
 	case fsmpb.Result_MISMATCH:
 		return nil, nil, fmt.Errorf("%w: the name is in use with %d permits, 0 is a lock", ErrConflict, res.GetPermits())
 	case fsmpb.Result_DONE:
+		if res.GetTrimmed() { // a repeated answer, without the result
+			return nil, nil, errAgain
+		}
 		return nil, res, nil
 	case fsmpb.Result_CANCELLED:
 		if a.r.op.GetKind() == fsmpb.Lock_JOB {
@@ -357,11 +376,13 @@ func (a *acquisition) queued(ctx context.Context) (*fsmpb.Result, error) {
 func (a *acquisition) undo() {
 	n := a.x.g.n
 	n.life.tasks.spawn(func() { // stops when undone, or with the session, or with the node
-		ctx := a.x.hold.context(n.life.ctx)
+		ctx, cancel := context.WithTimeout(n.life.ctx, a.x.ttl)
+		defer cancel()
 		if a.own {
-			_ = a.x.close(ctx) // if it fails the session times out
+			_ = a.x.close(ctx) // not under the hold's context: to close it ends that. If it fails the session times out
 			return
 		}
+		ctx = a.x.hold.context(ctx)
 		op := &fsmpb.Op{Kind: &fsmpb.Op_CancelLock{CancelLock: &fsmpb.CancelLock{Seq: a.seq}}}
 		if _, err := a.x.call(ctx, "cancel lock", nil, op); err == nil {
 			a.x.seqs.finish(a.seq)

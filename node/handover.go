@@ -86,6 +86,7 @@ func (o *ownership) transfer(ctx context.Context, to uint64) {
 		}
 		l.g.n.log.Warn("leadership was not taken over", "shard", l.g.id, "replica", to)
 	}
+	l.resume()
 }
 
 // awaitGone waits up to d until this node no longer leads. It says whether that is so.

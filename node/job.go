@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func notHeld(err error) error {
 
 // complete records the result and releases the run.
 func (r *Run) complete(ctx context.Context, result []byte) error {
-	op := &fsmpb.Op{Kind: &fsmpb.Op_JobDone{JobDone: &fsmpb.JobDone{Name: []byte(r.name), Token: uint64(r.hold.token), Result: result, At: time.Now().UnixNano()}}}
+	op := &fsmpb.Op{Kind: &fsmpb.Op_JobDone{JobDone: &fsmpb.JobDone{Name: []byte(r.name), Token: uint64(r.hold.token), Result: bytes.Clone(result), At: time.Now().UnixNano()}}}
 	res, err := r.release(ctx, op)
 	if errors.Is(err, ErrNotHeld) {
 		err = ErrLost

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,7 @@ func (s *Shard) Put(ctx context.Context, key string, value []byte, _ *PutOptions
 	if err := checkRecord("put", key, value); err != nil {
 		return 0, err
 	}
-	res, err := s.write(ctx, "put", &fsmpb.Op{Kind: &fsmpb.Op_Put{Put: &fsmpb.Put{Key: []byte(key), Value: value}}})
+	res, err := s.write(ctx, "put", &fsmpb.Op{Kind: &fsmpb.Op_Put{Put: &fsmpb.Put{Key: []byte(key), Value: bytes.Clone(value)}}})
 	return Revision(res.GetRevision()), err
 }
 
@@ -158,7 +159,7 @@ func (s *Shard) CompareAndSwap(ctx context.Context, key string, old Revision, va
 		return 0, err
 	}
 	res, err := s.write(ctx, "compare and swap", &fsmpb.Op{Kind: &fsmpb.Op_CompareAndSwap{CompareAndSwap: &fsmpb.CompareAndSwap{
-		Key: []byte(key), Expect: uint64(old), Value: value,
+		Key: []byte(key), Expect: uint64(old), Value: bytes.Clone(value),
 	}}})
 	return Revision(res.GetRevision()), err
 }

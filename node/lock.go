@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -87,7 +88,7 @@ func (o *LockOptions) apply(r *request) error {
 	if o.MaxHold != 0 || o.Grace != 0 {
 		return fmt.Errorf("%s: %w: LockOptions.MaxHold and Grace are not supported yet", r.what, ErrInvalid)
 	}
-	r.ttl, r.wait, r.op.Value = o.TTL, o.Wait, o.Value
+	r.ttl, r.wait, r.op.Value = o.TTL, o.Wait, bytes.Clone(o.Value)
 	return nil
 }
 

@@ -48,12 +48,19 @@ type lifetime struct {
 	tasks  tasks
 	calls  *gate
 	done   chan struct{} // closed when the node has failed or is closed
+	opened chan struct{} // closed when Open is through: what it opened can be closed
 
 	mu       sync.Mutex    // guards the fields below
 	err      error         // why it ended; nil for Close and Shutdown
 	state    State         // rises
 	closed   chan struct{} // non-nil once the end has begun; closed when it is through
 	closeErr error         // set before closed is closed
+}
+
+func (l *lifetime) init() {
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.calls = newGate()
+	l.done, l.opened = make(chan struct{}), make(chan struct{})
 }
 
 // network is how a node reaches others.
@@ -85,13 +92,16 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		return nil, fmt.Errorf("open node: %w", err)
 	}
 	n := &Node{c: c, env: e, log: c.Logger, founded: make(chan struct{})}
-	n.life.ctx, n.life.cancel = context.WithCancelCause(context.Background())
-	n.life.calls = newGate()
-	n.life.done = make(chan struct{})
+	n.life.init()
 	n.attempt.Store(randomAttempt())
 	n.owning.init()
 	n.founding.n = n
-	if err := n.open(ctx); err != nil {
+	err = n.open(ctx)
+	close(n.life.opened)
+	if err == nil {
+		err = n.Err() // it may have failed meanwhile
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open node: %w", err), n.Close())
 	}
 	n.life.tasks.spawn(n.live)
@@ -179,6 +189,7 @@ func (n *Node) ending(state State, err error) bool {
 
 // end ends what is held, the calls and the goroutines, and closes what the node uses.
 func (n *Node) end() {
+	<-n.life.opened
 	n.endHolds(ErrLost)
 	n.life.cancel(n.closedErr())
 	if n.Err() != nil {
@@ -233,6 +244,7 @@ func (n *Node) closeAll() error {
 	}
 	n.life.tasks.close()
 	n.life.calls.close()
+	n.endHolds(ErrLost) // a claim that was under way may have begun an ownership meanwhile
 	if n.disk.host != nil {
 		n.releaseReplicas()
 		add("raft", n.disk.host.Close())

@@ -75,7 +75,7 @@ func (n *Node) Own(ctx context.Context, _ *OwnOptions, fn func(context.Context, 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &ownCall{ctx: ctx, fn: fn, running: map[*group]bool{}}
+	c := &ownCall{ctx: ctx, fn: fn, running: map[*group]bool{}, finished: map[*group]Token{}}
 	n.owning.register(c)
 	n.gossipRuns()
 	if cl := n.cluster.Load(); cl != nil {
@@ -96,12 +96,11 @@ func (n *Node) Own(ctx context.Context, _ *OwnOptions, fn func(context.Context, 
 
 // gossipRuns tells the others whether an Own runs here.
 func (n *Node) gossipRuns() {
-	runs := n.owning.runs()
-	if n.life.ctx.Err() != nil || n.net.gossip.Self().Runs == runs {
+	if n.life.ctx.Err() != nil {
 		return
 	}
-	if err := n.net.gossip.Update(func(r *membership.Record) { r.Runs = runs }); err != nil {
-		n.log.Warn("cannot gossip that Own runs", "err", err)
+	if err := n.net.gossip.Update(func(r *membership.Record) { r.Runs = n.owning.runs() }); err != nil {
+		n.log.Warn("cannot gossip whether Own runs", "err", err)
 	}
 }
 
@@ -110,17 +109,18 @@ type ownCall struct {
 	ctx context.Context
 	fn  func(context.Context, Ownership) error
 
-	mu      sync.Mutex // guards the fields below
-	closed  bool
-	running map[*group]bool
-	wg      sync.WaitGroup
+	mu       sync.Mutex // guards the fields below
+	closed   bool
+	running  map[*group]bool
+	finished map[*group]Token // fn is done under this token
+	wg       sync.WaitGroup
 }
 
 // kick looks whether the shard is owned and nothing runs for it yet.
 func (c *ownCall) kick(g *group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.running[g] || g.owned() == nil {
+	if o := g.owned(); c.closed || c.running[g] || o == nil || o.token <= c.finished[g] {
 		return
 	}
 	c.running[g] = true
@@ -136,22 +136,23 @@ func (c *ownCall) close() {
 
 // work runs fn under one token after the other.
 func (c *ownCall) work(g *group) {
-	var finished Token
 	for {
-		o := c.next(g, finished)
+		o := c.next(g)
 		if o == nil {
 			return
 		}
 		c.runUnder(o)
-		finished = o.token
+		c.mu.Lock()
+		c.finished[g] = o.token
+		c.mu.Unlock()
 	}
 }
 
 // next is the ownership to run under; nil: there is none, and the shard counts as idle from here on.
-func (c *ownCall) next(g *group, finished Token) *ownership {
+func (c *ownCall) next(g *group) *ownership {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o := g.owned(); o != nil && o.token > finished && !c.closed && c.ctx.Err() == nil {
+	if o := g.owned(); o != nil && o.token > c.finished[g] && !c.closed && c.ctx.Err() == nil {
 		return o
 	}
 	delete(c.running, g)
@@ -165,16 +166,37 @@ func (c *ownCall) runUnder(o *ownership) {
 		if !o.calls.enter() {
 			return
 		}
-		ctx := o.hold.context(c.ctx)
-		err := c.fn(ctx, Ownership{o: o})
+		again := c.runOnce(o)
 		o.calls.leave()
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		o.l.g.n.log.Warn("callback of Own failed", "shard", o.l.g.id, "token", uint64(o.token), "err", err)
-		if !sleep(ctx, backoff) {
+		if !again || !sleepUnder(c.ctx, o, backoff) {
 			return
 		}
 		backoff = min(2*backoff, lastBackoff)
 	}
+}
+
+// runOnce runs fn once under o. It says whether fn failed while both c and o go on.
+func (c *ownCall) runOnce(o *ownership) (again bool) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	ctx = o.hold.context(ctx)
+	err := c.fn(ctx, Ownership{o: o})
+	if err == nil || ctx.Err() != nil {
+		return false
+	}
+	o.l.g.n.log.Warn("callback of Own failed", "shard", o.l.g.id, "token", uint64(o.token), "err", err)
+	return true
+}
+
+// sleepUnder waits for d. It says whether it did: not when ctx or o's hold ended.
+func sleepUnder(ctx context.Context, o *ownership, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-o.hold.channel():
+	case <-ctx.Done():
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,13 @@ func (l *local) pause(until time.Duration) {
 		if int64(until) <= was || l.paused.CompareAndSwap(was, int64(until)) {
 			return
 		}
+	}
+}
+
+// resume lets this node claim the shard again, unless it is leaving.
+func (l *local) resume() {
+	if was := l.paused.Load(); was != math.MaxInt64 {
+		l.paused.CompareAndSwap(was, 0)
 	}
 }
 
@@ -146,6 +154,9 @@ func (l *local) claim(ctx context.Context, term uint64) bool {
 	if !plan.Keep && o != nil {
 		o.end(ErrLost)
 	}
+	if l.now() < time.Duration(l.paused.Load()) {
+		return false // meanwhile this node began to leave
+	}
 	attempt := l.g.n.attempt.Add(1)
 	lease := l.g.n.c.OwnerLease
 	proposed := l.now()
@@ -201,6 +212,7 @@ func (l *local) waitClaim(ctx context.Context, p owner.Plan, t0 time.Duration, t
 func (l *local) begin(o *ownership, proposed time.Duration) bool {
 	o.lease.Start(owner.LeaseUntil(proposed, o.length))
 	if !o.good() {
+		o.end(ErrLost)
 		return false
 	}
 	o.renewal.adopt(l.machine.Load(), l.now()) // nothing changes the sessions before this ownership does
@@ -294,11 +306,7 @@ func (l *local) claimed(own *ownership, c fsm.Claim) {
 // Restored is called by the replica after a snapshot replaced its state: events in between are not told.
 func (l *local) Restored(m *fsm.Machine) {
 	if own := l.own.Load(); own != nil {
-		if own.token != m.Claim().Token {
-			own.end(ErrLost)
-		} else {
-			own.wakeAll()
-		}
+		own.end(ErrLost) // also under the same token: what the entries in between did to its sessions was not told
 	}
 	l.g.setHint(m.Claim().Node)
 	l.g.n.owning.changed(l.g)
@@ -306,12 +314,12 @@ func (l *local) Restored(m *fsm.Machine) {
 
 // Halted is called by the replica when it can apply nothing more: the shard stops here, the process lives.
 func (l *local) Halted(err error) {
-	l.g.n.log.Error("replica halted", "shard", l.g.id, "replica", l.replica, "err", err)
 	if own := l.own.Load(); own != nil {
 		own.end(ErrLost)
 	}
 	n := l.g.n
 	if !n.life.tasks.spawn(func() { // stops after the replica was stopped
+		n.log.Error("replica halted", "shard", l.g.id, "replica", l.replica, "err", err)
 		if err := n.disk.host.Stop(l.g.id); err != nil {
 			n.log.Error("cannot stop replica", "shard", l.g.id, "err", err)
 		}

@@ -84,6 +84,9 @@ func (o *ownership) end(cause error) {
 	o.ended = true
 	o.lapse.stop()
 	o.cancel()
+	for _, q := range o.queue.close() {
+		q.done <- opOutcome{err: errNotOwner}
+	}
 	close(o.done)
 	o.l.leaderChanged()
 	o.l.g.n.owning.changed(o.l.g)
@@ -104,10 +107,14 @@ func (o *ownership) keep(term uint64, proposed time.Duration) bool {
 	return true
 }
 
+// lapsed is called by the clock, which a logger that blocks must not hold up.
 func (o *ownership) lapsed() {
-	o.l.g.n.log.Warn("ownership lapsed", "shard", o.l.g.id, "token", uint64(o.token), "term", o.term.Load())
-	o.l.g.n.stats.lapsed.Add(1)
 	o.end(ErrLost)
+	n := o.l.g.n
+	n.stats.lapsed.Add(1)
+	n.life.tasks.spawn(func() { // stops when it is logged
+		n.log.Warn("ownership lapsed", "shard", o.l.g.id, "token", uint64(o.token), "term", o.term.Load())
+	})
 }
 
 // confirmLoop starts a confirmation every third of the lease, whether or not one is pending.

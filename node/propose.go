@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -28,9 +29,17 @@ var (
 
 // queuedOp is an operation on its way into the log.
 type queuedOp struct {
-	op   *fsmpb.Op
-	done chan opOutcome // buffered: the commit loop never waits for a caller
+	op    *fsmpb.Op
+	done  chan opOutcome // buffered: the commit loop never waits for a caller
+	state *atomic.Int32
 }
+
+// States of a queued operation: it waits until it is taken for an entry or its caller gives it up, whichever comes first.
+const (
+	opWaits int32 = iota
+	opTaken
+	opAbandoned
+)
 
 type opOutcome struct {
 	result *fsmpb.Result
@@ -77,7 +86,12 @@ func (q *opQueue) take() []queuedOp {
 		}
 		n++
 	}
-	taken := q.ops[:n:n]
+	var taken []queuedOp
+	for _, op := range q.ops[:n] {
+		if op.state.CompareAndSwap(opWaits, opTaken) {
+			taken = append(taken, op)
+		}
+	}
 	q.ops = q.ops[n:]
 	if len(q.ops) == 0 {
 		q.ops = nil
@@ -114,25 +128,25 @@ func (o *ownership) enqueue(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, e
 	return q.wait(ctx)
 }
 
-func newQueued(op *fsmpb.Op) queuedOp { return queuedOp{op: op, done: make(chan opOutcome, 1)} }
+func newQueued(op *fsmpb.Op) queuedOp {
+	return queuedOp{op: op, done: make(chan opOutcome, 1), state: new(atomic.Int32)}
+}
 
-// wait returns what became of an operation that is in the queue.
+// wait returns what became of an operation that is in the queue. One that is given up before it was taken is not done.
 func (q queuedOp) wait(ctx context.Context) (*fsmpb.Result, error) {
 	select {
 	case r := <-q.done:
 		return r.result, r.err
 	case <-ctx.Done():
+		if q.state.CompareAndSwap(opWaits, opAbandoned) {
+			return nil, errors.Join(errNotOwner, context.Cause(ctx))
+		}
 		return nil, errors.Join(errMaybe, context.Cause(ctx))
 	}
 }
 
-// commitLoop proposes what was gathered, one entry at a time, until the ownership ends.
+// commitLoop proposes what was gathered, one entry at a time, until the ownership ends, which answers the rest.
 func (o *ownership) commitLoop(ctx context.Context) {
-	defer func() {
-		for _, q := range o.queue.close() {
-			q.done <- opOutcome{err: errNotOwner}
-		}
-	}()
 	for {
 		select {
 		case <-o.queue.ready:

@@ -61,6 +61,14 @@ func (n *Node) serve(ctx context.Context, r rpc.Request) ([]byte, error) {
 			}
 			return g.observeAt(ctx, n.ID(), q), nil
 		})
+	case wire.MethodFollow:
+		return handle(n, r, func(q *wire.FollowRequest) (proto.Message, error) {
+			g, err := n.served(q.GetHeader(), q.GetShard())
+			if err != nil {
+				return nil, err
+			}
+			return g.followHere(ctx), nil
+		})
 	case wire.MethodRenew:
 		return handle(n, r, func(q *wire.RenewRequest) (proto.Message, error) {
 			if _, err := n.served(q.GetHeader(), 0); err != nil {

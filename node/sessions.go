@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -99,6 +100,11 @@ func (m *sessions) openFor(ctx context.Context, ttl time.Duration) (*session, er
 		return nil, closed
 	}
 	m.g.n.renewer.add(s)
+	if !s.good() { // it lapsed before it was entered, and was forgotten too early
+		s.end(ErrLost)
+		m.forget(s)
+		return nil, fmt.Errorf("open session: %w: it took longer than its TTL", ErrNoQuorum)
+	}
 	return s, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -71,19 +72,21 @@ func (c *systemClock) Fast() time.Duration {
 }
 
 // follow sets the offset. The boot clock is read after the other, so Fast may run ahead by the time in between, never behind: a
-// lease seems to end early rather than late. A reading that was interrupted for long is taken again.
+// lease seems to end early rather than late. Of three readings the least interrupted counts.
 func (c *systemClock) follow() {
+	best := time.Duration(math.MaxInt64)
 	for range 3 {
 		mono := time.Since(c.base)
 		boot, err := readBoot()
 		if err != nil {
 			return
 		}
-		c.offset.Store(int64(boot - mono))
-		if time.Since(c.base)-mono < time.Millisecond {
-			return
+		best = min(best, boot-mono)
+		if time.Since(c.base)-mono < 100*time.Microsecond {
+			break
 		}
 	}
+	c.offset.Store(int64(best))
 }
 
 func (c *systemClock) refreshLoop() {

@@ -13,6 +13,7 @@ const (
 	MethodPlan    uint16 = 6 // PlanRequest, PlanReply
 	MethodCluster uint16 = 7 // ClusterRequest, ClusterReply
 	MethodObserve uint16 = 8 // ObserveRequest, ObserveReply
+	MethodFollow  uint16 = 9 // FollowRequest, FollowReply
 )
 
 // Codes of errors that a handler returns.

@@ -994,6 +994,111 @@ func (x *ObserveReply) GetValue() []byte {
 	return nil
 }
 
+// FollowRequest asks how far a replica is, after a linearizable read there.
+type FollowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *FollowRequest) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+type FollowReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
+	Applied       uint64                 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"` // index of the last entry in its state
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowReply) Reset() {
+	*x = FollowReply{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowReply) ProtoMessage() {}
+
+func (x *FollowReply) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
+func (*FollowReply) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *FollowReply) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *FollowReply) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
 // Plan is a founding plan. All its nodes store it before any of them starts.
 type Plan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1011,7 +1116,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1128,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1141,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Plan) GetId() string {
@@ -1104,7 +1209,7 @@ type ReplicaSet struct {
 
 func (x *ReplicaSet) Reset() {
 	*x = ReplicaSet{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1221,7 @@ func (x *ReplicaSet) String() string {
 func (*ReplicaSet) ProtoMessage() {}
 
 func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1234,7 @@ func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSet.ProtoReflect.Descriptor instead.
 func (*ReplicaSet) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReplicaSet) GetReplicas() []*Replica {
@@ -1149,7 +1254,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1266,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1279,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Replica) GetId() uint64 {
@@ -1202,7 +1307,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1319,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1332,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PlanRequest) GetHeader() *Header {
@@ -1256,7 +1361,7 @@ type PlanReply struct {
 
 func (x *PlanReply) Reset() {
 	*x = PlanReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1373,7 @@ func (x *PlanReply) String() string {
 func (*PlanReply) ProtoMessage() {}
 
 func (x *PlanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1386,7 @@ func (x *PlanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
 func (*PlanReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PlanReply) GetStored() bool {
@@ -1322,7 +1427,7 @@ type ClusterRequest struct {
 
 func (x *ClusterRequest) Reset() {
 	*x = ClusterRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1439,7 @@ func (x *ClusterRequest) String() string {
 func (*ClusterRequest) ProtoMessage() {}
 
 func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1452,7 @@ func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRequest.ProtoReflect.Descriptor instead.
 func (*ClusterRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClusterRequest) GetHeader() *Header {
@@ -1366,7 +1471,7 @@ type ClusterReply struct {
 
 func (x *ClusterReply) Reset() {
 	*x = ClusterReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1483,7 @@ func (x *ClusterReply) String() string {
 func (*ClusterReply) ProtoMessage() {}
 
 func (x *ClusterReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1496,7 @@ func (x *ClusterReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReply.ProtoReflect.Descriptor instead.
 func (*ClusterReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClusterReply) GetPlan() *Plan {
@@ -1477,7 +1582,13 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x04hint\x18\x02 \x01(\tR\x04hint\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"\xdf\x01\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"V\n" +
+	"\rFollowRequest\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\"[\n" +
+	"\vFollowReply\x122\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x18\n" +
+	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\xdf\x01\n" +
 	"\x04Plan\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -1524,7 +1635,7 @@ func file_node_internal_wire_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_node_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_node_internal_wire_wire_proto_goTypes = []any{
 	(Outcome)(0),           // 0: oarlock.wire.v1.Outcome
 	(RenewReply_Answer)(0), // 1: oarlock.wire.v1.RenewReply.Answer
@@ -1541,26 +1652,28 @@ var file_node_internal_wire_wire_proto_goTypes = []any{
 	(*RenewReply)(nil),     // 12: oarlock.wire.v1.RenewReply
 	(*ObserveRequest)(nil), // 13: oarlock.wire.v1.ObserveRequest
 	(*ObserveReply)(nil),   // 14: oarlock.wire.v1.ObserveReply
-	(*Plan)(nil),           // 15: oarlock.wire.v1.Plan
-	(*ReplicaSet)(nil),     // 16: oarlock.wire.v1.ReplicaSet
-	(*Replica)(nil),        // 17: oarlock.wire.v1.Replica
-	(*PlanRequest)(nil),    // 18: oarlock.wire.v1.PlanRequest
-	(*PlanReply)(nil),      // 19: oarlock.wire.v1.PlanReply
-	(*ClusterRequest)(nil), // 20: oarlock.wire.v1.ClusterRequest
-	(*ClusterReply)(nil),   // 21: oarlock.wire.v1.ClusterReply
-	(*fsmpb.Op)(nil),       // 22: oarlock.fsm.v1.Op
-	(*fsmpb.Result)(nil),   // 23: oarlock.fsm.v1.Result
-	(*fsmpb.Record)(nil),   // 24: oarlock.fsm.v1.Record
+	(*FollowRequest)(nil),  // 15: oarlock.wire.v1.FollowRequest
+	(*FollowReply)(nil),    // 16: oarlock.wire.v1.FollowReply
+	(*Plan)(nil),           // 17: oarlock.wire.v1.Plan
+	(*ReplicaSet)(nil),     // 18: oarlock.wire.v1.ReplicaSet
+	(*Replica)(nil),        // 19: oarlock.wire.v1.Replica
+	(*PlanRequest)(nil),    // 20: oarlock.wire.v1.PlanRequest
+	(*PlanReply)(nil),      // 21: oarlock.wire.v1.PlanReply
+	(*ClusterRequest)(nil), // 22: oarlock.wire.v1.ClusterRequest
+	(*ClusterReply)(nil),   // 23: oarlock.wire.v1.ClusterReply
+	(*fsmpb.Op)(nil),       // 24: oarlock.fsm.v1.Op
+	(*fsmpb.Result)(nil),   // 25: oarlock.fsm.v1.Result
+	(*fsmpb.Record)(nil),   // 26: oarlock.fsm.v1.Record
 }
 var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	2,  // 0: oarlock.wire.v1.OpRequest.header:type_name -> oarlock.wire.v1.Header
-	22, // 1: oarlock.wire.v1.OpRequest.op:type_name -> oarlock.fsm.v1.Op
+	24, // 1: oarlock.wire.v1.OpRequest.op:type_name -> oarlock.fsm.v1.Op
 	0,  // 2: oarlock.wire.v1.OpReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	23, // 3: oarlock.wire.v1.OpReply.result:type_name -> oarlock.fsm.v1.Result
+	25, // 3: oarlock.wire.v1.OpReply.result:type_name -> oarlock.fsm.v1.Result
 	2,  // 4: oarlock.wire.v1.AwaitRequest.header:type_name -> oarlock.wire.v1.Header
 	2,  // 5: oarlock.wire.v1.ReadRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 6: oarlock.wire.v1.ReadReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	24, // 7: oarlock.wire.v1.ReadReply.record:type_name -> oarlock.fsm.v1.Record
+	26, // 7: oarlock.wire.v1.ReadReply.record:type_name -> oarlock.fsm.v1.Record
 	2,  // 8: oarlock.wire.v1.OwnerRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 9: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
 	2,  // 10: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
@@ -1568,18 +1681,20 @@ var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	1,  // 12: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
 	2,  // 13: oarlock.wire.v1.ObserveRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 14: oarlock.wire.v1.ObserveReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	16, // 15: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
-	17, // 16: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
-	2,  // 17: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
-	15, // 18: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
-	15, // 19: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
-	2,  // 20: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
-	15, // 21: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	2,  // 15: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 16: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	18, // 17: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
+	19, // 18: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
+	2,  // 19: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
+	17, // 20: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
+	17, // 21: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
+	2,  // 22: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
+	17, // 23: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_node_internal_wire_wire_proto_init() }
@@ -1593,7 +1708,7 @@ func file_node_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_internal_wire_wire_proto_rawDesc), len(file_node_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
