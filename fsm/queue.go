@@ -55,7 +55,7 @@ type closure struct {
 }
 
 func (c *claimant) isGone() bool { return c.gone }
-func (c *closure) isGone() bool  { return c.over }
+func (x *closure) isGone() bool  { return x.over }
 
 func byToken(c *claimant, t Token) int       { return cmp.Compare(c.token, t) }
 func byTicket(c *claimant, t Token) int      { return cmp.Compare(c.ticket, t) }

@@ -28,7 +28,7 @@ func crowd(t testing.TB, n int, ask func(Token) *fsmpb.Op) (*Machine, Token, []T
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shard{t: t, m: m}
+	s := &shard{}
 	apply := func(e *fsmpb.Entry) Applied {
 		done, err := m.Apply([]Entry{{m.Applied() + 1, encode(t, e)}})
 		if err != nil {

@@ -44,7 +44,7 @@ func newEncoder(w io.Writer, version uint32, applied uint64) (*encoder, error) {
 	h = binary.BigEndian.AppendUint64(h, applied)
 	h = binary.BigEndian.AppendUint32(h, checksum(h))
 	e := &encoder{w: w, hash: xxhash.New()}
-	e.hash.Write(h)
+	_, _ = e.hash.Write(h)
 	_, err := w.Write(h)
 	return e, err
 }
@@ -67,7 +67,7 @@ func (e *encoder) flush() error {
 	}
 	head := binary.BigEndian.AppendUint32(nil, uint32(len(e.payload)))
 	head = binary.BigEndian.AppendUint32(head, checksum(e.payload))
-	e.hash.Write(e.payload)
+	_, _ = e.hash.Write(e.payload)
 	if _, err := e.w.Write(head); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func newDecoder(r io.Reader, max uint32) (*decoder, error) {
 		return nil, fmt.Errorf("%w: not a snapshot's header", ErrCorrupt)
 	}
 	d := &decoder{r: r, version: binary.BigEndian.Uint32(h[8:]), applied: binary.BigEndian.Uint64(h[12:]), hash: xxhash.New()}
-	d.hash.Write(h)
+	_, _ = d.hash.Write(h)
 	switch {
 	case d.version == 0:
 		return nil, fmt.Errorf("%w: snapshot without a version", ErrCorrupt)
@@ -176,7 +176,7 @@ func (d *decoder) frame() error {
 	if checksum(d.rest) != binary.BigEndian.Uint32(head[4:]) {
 		return fmt.Errorf("%w: frame after record %d", ErrCorrupt, d.count)
 	}
-	d.hash.Write(d.rest)
+	_, _ = d.hash.Write(d.rest)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/oarlock/oarlock/fsm"
@@ -20,7 +19,6 @@ type grant struct {
 	name    string // the first, if there are several
 	own     bool   // the session is the grant's own
 	attempt uint64 // of a job
-	revoked signal // its holder was asked to give it up
 
 	turn     chan struct{} // holds an element while a release is under way; guards the fields below
 	sent     bool          // a release was sent, or is about to be
@@ -304,7 +302,6 @@ func (a *acquisition) settle(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 		return a.refused(res)
 	}
 	g := &grant{s: a.x, kind: a.r.op.GetKind(), name: a.r.name(), own: a.own, attempt: res.GetAttempt(), turn: make(chan struct{}, 1)}
-	g.revoked.init()
 	g.hold.init(a.x.g.n.env.Clock, Token(res.GetToken()), &a.x.lease)
 	if !a.x.attach(g) || g.hold.strict() != nil {
 		a.undo()
@@ -389,16 +386,6 @@ func (a *acquisition) undo() {
 		}
 	})
 }
-
-// signal is a channel that is closed once.
-type signal struct {
-	once sync.Once
-	ch   chan struct{}
-}
-
-func (s *signal) init() { s.ch = make(chan struct{}) }
-
-func (s *signal) fire() { s.once.Do(func() { close(s.ch) }) }
 
 // again notes that the state machine kept the grant although its release was sent.
 func (g *grant) again() {

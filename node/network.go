@@ -26,7 +26,7 @@ func (n *Node) openState() (*pebble.DB, error) {
 	dir := n.home.path(stateDir)
 	n.disk.log = logbridge.Pebble(n.log.Named("state"), n.fail)
 	o := &pebble.Options{
-		FS:                          n.env.FS,
+		FS:                          n.disk.log.FS(n.env.FS),
 		Logger:                      n.disk.log,
 		EventListener:               n.disk.log.Events(),
 		FormatMajorVersion:          pebble.FormatTableFormatV6,

@@ -158,8 +158,6 @@ func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
 	}
 }
 
-func (o *ownership) wakeAll() { o.waits.wakeAll() }
-
 // waitKey names a queued operation.
 type waitKey struct {
 	session fsm.Token
@@ -218,13 +216,5 @@ func (w *waits) wakeSession(s fsm.Token) {
 		if k.session == s {
 			w.wakeLocked(k)
 		}
-	}
-}
-
-func (w *waits) wakeAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k := range w.m {
-		w.wakeLocked(k)
 	}
 }

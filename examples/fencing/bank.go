@@ -24,7 +24,7 @@ func (a *account) get() int {
 	return a.balance
 }
 
-func (a *account) read(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.get()) }
+func (a *account) read(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, a.get()) }
 
 func (a *account) write(w http.ResponseWriter, r *http.Request) {
 	balance, err := strconv.Atoi(r.FormValue("balance"))

@@ -46,12 +46,12 @@ func tell(ctx context.Context, out io.Writer, s *stage) error {
 		fenced bool
 		want   int
 	}{{"without fencing:", false, before + byA}, {"with fencing tokens:", true, before + byB}} {
-		fmt.Fprintln(out, c.title)
+		_, _ = fmt.Fprintln(out, c.title)
 		got, err := (&story{out: out, a: a, b: b}).tell(ctx, c.fenced)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "  final value: 'balance=%d'\n", got)
+		_, _ = fmt.Fprintf(out, "  final value: 'balance=%d'\n", got)
 		if got != c.want {
 			return fmt.Errorf("%s the balance ended at %d, want %d", c.title, got, c.want)
 		}
@@ -122,7 +122,7 @@ func (s *story) overtake(ctx context.Context, old node.Token, url string) error 
 	}
 	s.event("B", b.Token, "takes the lock, as A's lease has run out, reads balance=%d, checks the lock: held", b.Balance)
 	if b.Token <= old {
-		return fmt.Errorf("B has token %d, after A's %d", b.Token, old)
+		return fmt.Errorf("client B has token %d, after A's %d", b.Token, old)
 	}
 	wrote, err := s.b.ask(ctx, order{Do: doWrite})
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *story) wrote(who string, r report, balance int) {
 // event prints a line: when, who, under which token, and what.
 func (s *story) event(who string, token node.Token, what string, args ...any) {
 	t := float64(time.Since(s.begun)) / float64(unit)
-	fmt.Fprintf(s.out, "  t=%-4.0f%s  token=%-4d%s\n", t, who, token, fmt.Sprintf(what, args...))
+	_, _ = fmt.Fprintf(s.out, "  t=%-4.0f%s  token=%-4d%s\n", t, who, token, fmt.Sprintf(what, args...))
 }
 
 // until waits until it is that many units after A took the lock.

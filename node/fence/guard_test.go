@@ -140,9 +140,9 @@ func TestGuard_Do_NothingSlipsIn(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		all.Go(func() { waited = write(33, 0) })                // stops when refused
-		all.Go(func() { checked = g.Check("r", 33) })           // stops when refused
-		all.Go(func() { time.Sleep(1); newest = write(34, 0) }) // stops when its write is done
+		all.Go(func() { waited = write(33, 0) })                              // stops when refused
+		all.Go(func() { checked = g.Check("r", 33) })                         // stops when refused
+		all.Go(func() { time.Sleep(time.Nanosecond); newest = write(34, 0) }) // stops when its write is done
 		time.Sleep(time.Second)
 		synctest.Wait()
 		begun := time.Now()

@@ -25,7 +25,6 @@ type clientConn struct {
 // A call waits for its one answer. It is used again.
 type call struct {
 	answer chan answer // one slot
-	at     ticket      // of the request, once it is queued
 }
 
 type answer struct {

@@ -100,6 +100,9 @@ func (p *PebbleLogger) Do(call func() error) error {
 	}()
 	select {
 	case err := <-done:
+		if failed := p.Err(); failed != nil {
+			return failed // it met the failure, whatever it returned
+		}
 		return err
 	case <-p.failed:
 		return p.err
