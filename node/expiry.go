@@ -163,8 +163,15 @@ func (r *renewals) loop(ctx context.Context) {
 		if len(expired) > 0 {
 			r.expire(ctx, expired)
 		}
+		r.o.bounds.end(ctx, now, r.lateness())
 		last = r.o.l.now() // renewals were served while this waited for its entries: that was no lateness
 	}
+}
+
+func (r *renewals) lateness() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.late
 }
 
 // due marks and returns the sessions to end at now, when passed is the time since the last look, and puts a checkpoint of those that

@@ -32,13 +32,15 @@ type group struct {
 	misses   atomic.Uint32          // failures since one was served directly
 	missedAt atomic.Int64           // when the last one was, since boot
 	sessions sessions               // of this node with this shard
-	shard    Shard                  // the handle without a view
+	listener listener
+	shard    Shard // the handle without a view
 }
 
 func newGroup(n *Node, id uint64, set *wire.ReplicaSet) *group {
 	g := &group{n: n, id: id, replicas: set.GetReplicas()}
 	g.shard = Shard{n: n, id: int(id)}
 	g.sessions.init(g)
+	g.listener.init(g)
 	for _, r := range g.replicas {
 		if r.GetNode() == n.ID() {
 			g.local = newLocal(g, r.GetId())

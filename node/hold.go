@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/node/internal/env"
@@ -42,6 +43,7 @@ type hold struct {
 	token Token
 	clock env.Clock
 	lease *owner.Lease
+	until time.Duration // not trusted from then on, whatever the lease; 0: no such bound. Set before the hold is shared
 	state atomic.Int32
 
 	mu    sync.Mutex // guards the fields below
@@ -60,7 +62,7 @@ func (h *hold) init(clock env.Clock, token Token, lease *owner.Lease) {
 func (h *hold) check() error {
 	switch h.state.Load() {
 	case holdHeld:
-		if h.lease.Good(h.clock.Fast()) {
+		if now := h.clock.Fast(); h.lease.Good(now) && (h.until == 0 || now < h.until) {
 			return nil
 		}
 		return ErrLost
@@ -76,7 +78,7 @@ func (h *hold) strict() error {
 	if err := h.check(); err != nil {
 		return err
 	}
-	if !h.lease.Good(h.clock.Now()) {
+	if now := h.clock.Now(); !h.lease.Good(now) || h.until != 0 && now >= h.until {
 		return ErrLost
 	}
 	return nil

@@ -17,8 +17,12 @@ type LockOptions struct {
 	// TTL, 1 s to 1 h, gives the grant a session of its own: that long it outlives a process that dies. Zero: the node's session with
 	// the shard, or that of the view.
 	TTL time.Duration
-	// MaxHold and Grace are reserved. A grant that sets one fails with ErrInvalid.
-	MaxHold, Grace time.Duration
+	// MaxHold ends the grant that long after it was made, at the latest by the holder's clock; the owner takes it back 1 % later. Zero: no bound.
+	// It is for locks whose holders may hang; only tokens keep out a holder that is paused.
+	MaxHold time.Duration
+	// Grace keeps the name closed that long after the holder's session expired or its process died, so that what it was doing may end. Zero: not at all. It
+	// does not apply after a release.
+	Grace time.Duration
 	// Wait bounds the time in the queue; then the call fails with ErrHeld. Zero: only ctx bounds it.
 	Wait time.Duration
 	// Value is shown to others while the grant is held or waited for, at most 64 KiB.
@@ -70,9 +74,7 @@ func (s *Shard) LockAll(ctx context.Context, names []string, o *LockOptions) (*L
 }
 
 func (s *Shard) lock(ctx context.Context, o *LockOptions, r *request) (*Lock, error) {
-	if err := o.apply(r); err != nil {
-		return nil, err
-	}
+	o.apply(r)
 	g, _, err := s.acquire(ctx, r)
 	if err != nil {
 		return nil, err
@@ -81,15 +83,20 @@ func (s *Shard) lock(ctx context.Context, o *LockOptions, r *request) (*Lock, er
 }
 
 // apply adds the options to a request.
-func (o *LockOptions) apply(r *request) error {
+func (o *LockOptions) apply(r *request) {
 	if o == nil {
+		return
+	}
+	r.ttl, r.wait, r.op.Value, r.op.MaxHold, r.op.Grace = o.TTL, o.Wait, bytes.Clone(o.Value), int64(o.MaxHold), int64(o.Grace)
+}
+
+// Revoked is closed when somebody asked the holder by RequestRevoke to give the lock up. It is for the holder to decide. For a zero value it is never
+// closed.
+func (l *Lock) Revoked() <-chan struct{} {
+	if l.grant == nil {
 		return nil
 	}
-	if o.MaxHold != 0 || o.Grace != 0 {
-		return fmt.Errorf("%s: %w: LockOptions.MaxHold and Grace are not supported yet", r.what, ErrInvalid)
-	}
-	r.ttl, r.wait, r.op.Value = o.TTL, o.Wait, bytes.Clone(o.Value)
-	return nil
+	return l.revoked.ch
 }
 
 // Unlock releases the grant, and never another's: it is addressed by name and token. From the moment it is sent the lock is no longer

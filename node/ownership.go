@@ -28,14 +28,28 @@ type ownership struct {
 	renewal renewals
 	waits   waits
 	calls   callbacks
-	// elections tells that something about an election of the shard changed.
-	elections change
-	leaving   atomic.Bool   // being handed over: nothing new is served
-	turn      chan struct{} // holds an element while an entry is being committed
-	lapse     lapse
+	told
+	leaving atomic.Bool   // being handed over: nothing new is served
+	turn    chan struct{} // holds an element while an entry is being committed
+	lapse   lapse
 
 	mu    sync.Mutex // guards ended
 	ended bool
+}
+
+// told is what an owner knows and tells beside its sessions.
+type told struct {
+	elections change // something about an election of the shard changed
+	notices   notices
+	ages      ages
+	bounds    bounds
+}
+
+func (t *told) init(o *ownership) {
+	t.elections.init()
+	t.notices.changed.init()
+	t.ages.init()
+	t.bounds.init(o)
 }
 
 func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) *ownership {
@@ -47,7 +61,7 @@ func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) 
 	o.queue.init()
 	o.waits.init()
 	o.calls.idle = make(chan struct{})
-	o.elections.init()
+	o.told.init(o)
 	o.renewal.init(o)
 	return o
 }
@@ -140,21 +154,45 @@ func (o *ownership) confirmLoop(ctx context.Context) {
 
 // observe tells those who wait for what happened. It is called from an apply worker.
 func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
+	timed := false
 	for _, e := range events {
 		if e.Of == fsmpb.Lock_ELECTION {
 			o.elections.change()
 		}
 		switch e.Kind {
-		case fsm.Granted, fsm.Freed:
+		case fsm.Granted:
+			o.ages.note(waitKey{e.Session, e.Seq}, o.l.now())
 			o.waits.wake(waitKey{e.Session, e.Seq})
+		case fsm.Freed:
+			o.ages.forget(waitKey{e.Session, e.Seq})
+			o.waits.wake(waitKey{e.Session, e.Seq})
+			if e.Reason == fsm.Forced {
+				o.tell(m, e, true)
+			}
+			timed = true
+		case fsm.RevokeRequested:
+			o.tell(m, e, false)
+		case fsm.HoldStarted, fsm.Closed, fsm.Reopened:
+			timed = true
 		case fsm.Answered, fsm.ValueChanged:
 			o.waits.wake(waitKey{e.Session, e.Seq})
 		case fsm.SessionOpened:
 			o.renewal.opened(m, e.Session)
 		case fsm.SessionEnded:
 			o.renewal.forget(e.Session)
+			o.ages.forgetSession(e.Session)
 			o.waits.wakeSession(e.Session)
 		}
+	}
+	if timed {
+		o.bounds.refresh(m, o.l.now())
+	}
+}
+
+// tell gives a holder notice that its grant has ended against its will, or that it is asked to give it up.
+func (o *ownership) tell(m *fsm.Machine, e fsm.Event, ended bool) {
+	if s, ok := m.Session(e.Session); ok {
+		o.notices.add(notice{node: s.Node, token: e.Token, ended: ended})
 	}
 }
 

@@ -198,7 +198,21 @@ func (o *ownership) commit(ctx context.Context, ops []queuedOp) {
 		if owner.Leads(o.l.view(), term) && owner.Extends(o.term.Load(), term) {
 			o.extend(proposed)
 		}
+		o.noteWaiters(ops, a.Results)
 		answer(ops, func(i int) opOutcome { return opOutcome{result: a.Results[i]} })
+	}
+}
+
+// noteWaiters remembers since when operations wait in queues.
+func (o *ownership) noteWaiters(ops []queuedOp, results []*fsmpb.Result) {
+	for i, r := range results {
+		op := ops[i].op
+		switch {
+		case op.GetLock() != nil && r.GetStatus() == fsmpb.Result_QUEUED:
+			o.ages.note(waitKey{fsm.Token(op.GetSession()), op.GetSeq()}, o.l.now())
+		case op.GetCancelLock() != nil:
+			o.ages.forget(waitKey{fsm.Token(op.GetSession()), op.GetCancelLock().GetSeq()})
+		}
 	}
 }
 

@@ -24,9 +24,7 @@ func (s *Shard) Semaphore(ctx context.Context, name string, permits int, o *Lock
 		return nil, fmt.Errorf("semaphore %q: %w", name, err)
 	}
 	r := &request{what: "semaphore", op: &fsmpb.Lock{Name: []byte(name), Mode: fsmpb.Lock_PERMIT, Permits: uint32(permits)}}
-	if err := o.apply(r); err != nil {
-		return nil, err
-	}
+	o.apply(r)
 	g, _, err := s.acquire(ctx, r)
 	if err != nil {
 		return nil, err

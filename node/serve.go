@@ -19,56 +19,30 @@ func (n *Node) serve(ctx context.Context, r rpc.Request) ([]byte, error) {
 	n.stats.requestsServed.Add(1)
 	switch r.Method {
 	case wire.MethodOp:
-		return handle(n, r, func(q *wire.OpRequest) (proto.Message, error) {
-			g, err := n.served(q.GetHeader(), q.GetShard())
-			if err != nil {
-				return nil, err
-			}
+		return onShard(n, r, func(g *group, q *wire.OpRequest) proto.Message {
 			if q.GetOp() == nil {
-				return nil, invalidRequest(r.Method)
+				return nil
 			}
-			return g.opHere(ctx, q.GetRelay(), q.GetOp()), nil
+			return g.opHere(ctx, q.GetRelay(), q.GetOp())
 		})
 	case wire.MethodAwait:
-		return handle(n, r, func(q *wire.AwaitRequest) (proto.Message, error) {
-			g, err := n.served(q.GetHeader(), q.GetShard())
-			if err != nil {
-				return nil, err
-			}
-			return g.awaitHere(ctx, q.GetRelay(), Token(q.GetSession()), q.GetSeq()), nil
+		return onShard(n, r, func(g *group, q *wire.AwaitRequest) proto.Message {
+			return g.awaitHere(ctx, q.GetRelay(), Token(q.GetSession()), q.GetSeq())
 		})
 	case wire.MethodRead:
-		return handle(n, r, func(q *wire.ReadRequest) (proto.Message, error) {
-			g, err := n.served(q.GetHeader(), q.GetShard())
-			if err != nil {
-				return nil, err
-			}
-			return g.readAt(ctx, n.ID(), q.GetRelay(), string(q.GetKey())), nil
+		return onShard(n, r, func(g *group, q *wire.ReadRequest) proto.Message {
+			return g.readAt(ctx, n.ID(), q.GetRelay(), string(q.GetKey()))
 		})
 	case wire.MethodOwner:
-		return handle(n, r, func(q *wire.OwnerRequest) (proto.Message, error) {
-			g, err := n.served(q.GetHeader(), q.GetShard())
-			if err != nil {
-				return nil, err
-			}
-			return g.ownerAt(ctx, n.ID(), q.GetRelay()), nil
-		})
+		return onShard(n, r, func(g *group, q *wire.OwnerRequest) proto.Message { return g.ownerAt(ctx, n.ID(), q.GetRelay()) })
 	case wire.MethodObserve:
-		return handle(n, r, func(q *wire.ObserveRequest) (proto.Message, error) {
-			g, err := n.served(q.GetHeader(), q.GetShard())
-			if err != nil {
-				return nil, err
-			}
-			return g.observeAt(ctx, n.ID(), q), nil
-		})
+		return onShard(n, r, func(g *group, q *wire.ObserveRequest) proto.Message { return g.observeHere(ctx, q) })
 	case wire.MethodFollow:
-		return handle(n, r, func(q *wire.FollowRequest) (proto.Message, error) {
-			g, err := n.served(q.GetHeader(), q.GetShard())
-			if err != nil {
-				return nil, err
-			}
-			return g.followHere(ctx), nil
-		})
+		return onShard(n, r, func(g *group, _ *wire.FollowRequest) proto.Message { return g.followHere(ctx) })
+	case wire.MethodNotice:
+		return onShard(n, r, func(g *group, q *wire.NoticeRequest) proto.Message { return g.noticesHere(ctx, q) })
+	case wire.MethodLocks:
+		return onShard(n, r, func(g *group, q *wire.LocksRequest) proto.Message { return g.locksAt(ctx, n.ID(), q) })
 	case wire.MethodRenew:
 		return handle(n, r, func(q *wire.RenewRequest) (proto.Message, error) {
 			if _, err := n.served(q.GetHeader(), 0); err != nil {
@@ -106,6 +80,28 @@ func handle[T any, M message[T]](n *Node, r rpc.Request, f func(M) (proto.Messag
 		return nil, err
 	}
 	return proto.Marshal(reply)
+}
+
+// shardMessage is a request that is for one shard.
+type shardMessage[T any] interface {
+	message[T]
+	GetHeader() *wire.Header
+	GetShard() uint32
+}
+
+// onShard is handle for a request to one shard. A nil reply refuses it.
+func onShard[T any, M shardMessage[T]](n *Node, r rpc.Request, f func(*group, M) proto.Message) ([]byte, error) {
+	return handle(n, r, func(q M) (proto.Message, error) {
+		g, err := n.served(q.GetHeader(), q.GetShard())
+		if err != nil {
+			return nil, err
+		}
+		reply := f(g, q)
+		if reply == nil {
+			return nil, invalidRequest(r.Method)
+		}
+		return reply, nil
+	})
 }
 
 // served is the group that a request is for. A caller of another cluster, or of a format version that this node does not

@@ -82,6 +82,7 @@ func (s *session) end(cause error) {
 	s.lapse.stop()
 	s.hold.end(cause)
 	for g := range holds {
+		s.g.listener.remove(g)
 		g.hold.end(cause)
 	}
 	s.g.sessions.forget(s)
@@ -95,6 +96,7 @@ func (s *session) attach(g *grant) bool {
 		return false
 	}
 	s.holds[g] = struct{}{}
+	s.g.listener.add(g)
 	return true
 }
 
@@ -102,6 +104,7 @@ func (s *session) detach(g *grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holds, g)
+	s.g.listener.remove(g)
 }
 
 // openSession makes a session. A nonce makes it safe to ask again; the deadline counts from before the first time it was asked.

@@ -1099,6 +1099,532 @@ func (x *FollowReply) GetApplied() uint64 {
 	return 0
 }
 
+// NoticeRequest asks what happened to the grants of the asking node's sessions since the cursor, once something did, or after a while.
+type NoticeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`    // whose sessions
+	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // token of the ownership that the cursor belongs to; 0: none
+	Cursor        uint64                 `protobuf:"varint,6,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoticeRequest) Reset() {
+	*x = NoticeRequest{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoticeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoticeRequest) ProtoMessage() {}
+
+func (x *NoticeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoticeRequest.ProtoReflect.Descriptor instead.
+func (*NoticeRequest) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NoticeRequest) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *NoticeRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *NoticeRequest) GetRelay() bool {
+	if x != nil {
+		return x.Relay
+	}
+	return false
+}
+
+func (x *NoticeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NoticeRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *NoticeRequest) GetCursor() uint64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+type Notice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         uint64                 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"` // of the grant
+	Ended         bool                   `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"` // against its holder's will; else its holder is asked to give it up
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Notice) Reset() {
+	*x = Notice{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Notice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Notice) ProtoMessage() {}
+
+func (x *Notice) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Notice.ProtoReflect.Descriptor instead.
+func (*Notice) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Notice) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *Notice) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+type NoticeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
+	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Cursor        uint64                 `protobuf:"varint,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Notices       []*Notice              `protobuf:"bytes,5,rep,name=notices,proto3" json:"notices,omitempty"`
+	Resync        bool                   `protobuf:"varint,6,opt,name=resync,proto3" json:"resync,omitempty"`        // the cursor is unknown or too old: held has all there is
+	Held          []uint64               `protobuf:"varint,7,rep,packed,name=held,proto3" json:"held,omitempty"`     // tokens of all grants of the node's sessions
+	Revoke        []uint64               `protobuf:"varint,8,rep,packed,name=revoke,proto3" json:"revoke,omitempty"` // those of them whose holders were asked to give them up
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoticeReply) Reset() {
+	*x = NoticeReply{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoticeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoticeReply) ProtoMessage() {}
+
+func (x *NoticeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoticeReply.ProtoReflect.Descriptor instead.
+func (*NoticeReply) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *NoticeReply) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *NoticeReply) GetHint() string {
+	if x != nil {
+		return x.Hint
+	}
+	return ""
+}
+
+func (x *NoticeReply) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *NoticeReply) GetCursor() uint64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+func (x *NoticeReply) GetNotices() []*Notice {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+func (x *NoticeReply) GetResync() bool {
+	if x != nil {
+		return x.Resync
+	}
+	return false
+}
+
+func (x *NoticeReply) GetHeld() []uint64 {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *NoticeReply) GetRevoke() []uint64 {
+	if x != nil {
+		return x.Revoke
+	}
+	return nil
+}
+
+// LocksRequest asks for locks, in the order of names.
+type LocksRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
+	Prefix        string                 `protobuf:"bytes,4,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	After         string                 `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocksRequest) Reset() {
+	*x = LocksRequest{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocksRequest) ProtoMessage() {}
+
+func (x *LocksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocksRequest.ProtoReflect.Descriptor instead.
+func (*LocksRequest) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *LocksRequest) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *LocksRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *LocksRequest) GetRelay() bool {
+	if x != nil {
+		return x.Relay
+	}
+	return false
+}
+
+func (x *LocksRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *LocksRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type LocksReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
+	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
+	Locks         []*LockInfo            `protobuf:"bytes,3,rep,name=locks,proto3" json:"locks,omitempty"`
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocksReply) Reset() {
+	*x = LocksReply{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocksReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocksReply) ProtoMessage() {}
+
+func (x *LocksReply) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocksReply.ProtoReflect.Descriptor instead.
+func (*LocksReply) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *LocksReply) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *LocksReply) GetHint() string {
+	if x != nil {
+		return x.Hint
+	}
+	return ""
+}
+
+func (x *LocksReply) GetLocks() []*LockInfo {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *LocksReply) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type LockInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Permits       uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
+	Holders       []*LockParty           `protobuf:"bytes,3,rep,name=holders,proto3" json:"holders,omitempty"`
+	Waiters       []*LockParty           `protobuf:"bytes,4,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockInfo) Reset() {
+	*x = LockInfo{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockInfo) ProtoMessage() {}
+
+func (x *LockInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
+func (*LockInfo) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LockInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LockInfo) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *LockInfo) GetHolders() []*LockParty {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *LockInfo) GetWaiters() []*LockParty {
+	if x != nil {
+		return x.Waiters
+	}
+	return nil
+}
+
+type LockParty struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	Age           int64                  `protobuf:"varint,3,opt,name=age,proto3" json:"age,omitempty"` // nanoseconds, at least
+	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	Shared        bool                   `protobuf:"varint,5,opt,name=shared,proto3" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockParty) Reset() {
+	*x = LockParty{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockParty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockParty) ProtoMessage() {}
+
+func (x *LockParty) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockParty.ProtoReflect.Descriptor instead.
+func (*LockParty) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *LockParty) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LockParty) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *LockParty) GetAge() int64 {
+	if x != nil {
+		return x.Age
+	}
+	return 0
+}
+
+func (x *LockParty) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *LockParty) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
 // Plan is a founding plan. All its nodes store it before any of them starts.
 type Plan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1116,7 +1642,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1654,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1667,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Plan) GetId() string {
@@ -1209,7 +1735,7 @@ type ReplicaSet struct {
 
 func (x *ReplicaSet) Reset() {
 	*x = ReplicaSet{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1747,7 @@ func (x *ReplicaSet) String() string {
 func (*ReplicaSet) ProtoMessage() {}
 
 func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1760,7 @@ func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSet.ProtoReflect.Descriptor instead.
 func (*ReplicaSet) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReplicaSet) GetReplicas() []*Replica {
@@ -1254,7 +1780,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1792,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1805,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Replica) GetId() uint64 {
@@ -1307,7 +1833,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1845,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1858,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PlanRequest) GetHeader() *Header {
@@ -1361,7 +1887,7 @@ type PlanReply struct {
 
 func (x *PlanReply) Reset() {
 	*x = PlanReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1899,7 @@ func (x *PlanReply) String() string {
 func (*PlanReply) ProtoMessage() {}
 
 func (x *PlanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1912,7 @@ func (x *PlanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
 func (*PlanReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlanReply) GetStored() bool {
@@ -1427,7 +1953,7 @@ type ClusterRequest struct {
 
 func (x *ClusterRequest) Reset() {
 	*x = ClusterRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1965,7 @@ func (x *ClusterRequest) String() string {
 func (*ClusterRequest) ProtoMessage() {}
 
 func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1978,7 @@ func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRequest.ProtoReflect.Descriptor instead.
 func (*ClusterRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClusterRequest) GetHeader() *Header {
@@ -1471,7 +1997,7 @@ type ClusterReply struct {
 
 func (x *ClusterReply) Reset() {
 	*x = ClusterReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +2009,7 @@ func (x *ClusterReply) String() string {
 func (*ClusterReply) ProtoMessage() {}
 
 func (x *ClusterReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +2022,7 @@ func (x *ClusterReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReply.ProtoReflect.Descriptor instead.
 func (*ClusterReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ClusterReply) GetPlan() *Plan {
@@ -1588,7 +2114,49 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\"[\n" +
 	"\vFollowReply\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x18\n" +
-	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\xdf\x01\n" +
+	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\xae\x01\n" +
+	"\rNoticeRequest\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
+	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06cursor\x18\x06 \x01(\x04R\x06cursor\"4\n" +
+	"\x06Notice\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xfa\x01\n" +
+	"\vNoticeReply\x122\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
+	"\x04hint\x18\x02 \x01(\tR\x04hint\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\x04R\x06cursor\x121\n" +
+	"\anotices\x18\x05 \x03(\v2\x17.oarlock.wire.v1.NoticeR\anotices\x12\x16\n" +
+	"\x06resync\x18\x06 \x01(\bR\x06resync\x12\x12\n" +
+	"\x04held\x18\a \x03(\x04R\x04held\x12\x16\n" +
+	"\x06revoke\x18\b \x03(\x04R\x06revoke\"\x99\x01\n" +
+	"\fLocksRequest\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
+	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x16\n" +
+	"\x06prefix\x18\x04 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x05 \x01(\tR\x05after\"\x99\x01\n" +
+	"\n" +
+	"LocksReply\x122\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
+	"\x04hint\x18\x02 \x01(\tR\x04hint\x12/\n" +
+	"\x05locks\x18\x03 \x03(\v2\x19.oarlock.wire.v1.LockInfoR\x05locks\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xa4\x01\n" +
+	"\bLockInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\apermits\x18\x02 \x01(\rR\apermits\x124\n" +
+	"\aholders\x18\x03 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\aholders\x124\n" +
+	"\awaiters\x18\x04 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\awaiters\"u\n" +
+	"\tLockParty\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x10\n" +
+	"\x03age\x18\x03 \x01(\x03R\x03age\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x16\n" +
+	"\x06shared\x18\x05 \x01(\bR\x06shared\"\xdf\x01\n" +
 	"\x04Plan\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -1635,7 +2203,7 @@ func file_node_internal_wire_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_node_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_node_internal_wire_wire_proto_goTypes = []any{
 	(Outcome)(0),           // 0: oarlock.wire.v1.Outcome
 	(RenewReply_Answer)(0), // 1: oarlock.wire.v1.RenewReply.Answer
@@ -1654,26 +2222,33 @@ var file_node_internal_wire_wire_proto_goTypes = []any{
 	(*ObserveReply)(nil),   // 14: oarlock.wire.v1.ObserveReply
 	(*FollowRequest)(nil),  // 15: oarlock.wire.v1.FollowRequest
 	(*FollowReply)(nil),    // 16: oarlock.wire.v1.FollowReply
-	(*Plan)(nil),           // 17: oarlock.wire.v1.Plan
-	(*ReplicaSet)(nil),     // 18: oarlock.wire.v1.ReplicaSet
-	(*Replica)(nil),        // 19: oarlock.wire.v1.Replica
-	(*PlanRequest)(nil),    // 20: oarlock.wire.v1.PlanRequest
-	(*PlanReply)(nil),      // 21: oarlock.wire.v1.PlanReply
-	(*ClusterRequest)(nil), // 22: oarlock.wire.v1.ClusterRequest
-	(*ClusterReply)(nil),   // 23: oarlock.wire.v1.ClusterReply
-	(*fsmpb.Op)(nil),       // 24: oarlock.fsm.v1.Op
-	(*fsmpb.Result)(nil),   // 25: oarlock.fsm.v1.Result
-	(*fsmpb.Record)(nil),   // 26: oarlock.fsm.v1.Record
+	(*NoticeRequest)(nil),  // 17: oarlock.wire.v1.NoticeRequest
+	(*Notice)(nil),         // 18: oarlock.wire.v1.Notice
+	(*NoticeReply)(nil),    // 19: oarlock.wire.v1.NoticeReply
+	(*LocksRequest)(nil),   // 20: oarlock.wire.v1.LocksRequest
+	(*LocksReply)(nil),     // 21: oarlock.wire.v1.LocksReply
+	(*LockInfo)(nil),       // 22: oarlock.wire.v1.LockInfo
+	(*LockParty)(nil),      // 23: oarlock.wire.v1.LockParty
+	(*Plan)(nil),           // 24: oarlock.wire.v1.Plan
+	(*ReplicaSet)(nil),     // 25: oarlock.wire.v1.ReplicaSet
+	(*Replica)(nil),        // 26: oarlock.wire.v1.Replica
+	(*PlanRequest)(nil),    // 27: oarlock.wire.v1.PlanRequest
+	(*PlanReply)(nil),      // 28: oarlock.wire.v1.PlanReply
+	(*ClusterRequest)(nil), // 29: oarlock.wire.v1.ClusterRequest
+	(*ClusterReply)(nil),   // 30: oarlock.wire.v1.ClusterReply
+	(*fsmpb.Op)(nil),       // 31: oarlock.fsm.v1.Op
+	(*fsmpb.Result)(nil),   // 32: oarlock.fsm.v1.Result
+	(*fsmpb.Record)(nil),   // 33: oarlock.fsm.v1.Record
 }
 var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	2,  // 0: oarlock.wire.v1.OpRequest.header:type_name -> oarlock.wire.v1.Header
-	24, // 1: oarlock.wire.v1.OpRequest.op:type_name -> oarlock.fsm.v1.Op
+	31, // 1: oarlock.wire.v1.OpRequest.op:type_name -> oarlock.fsm.v1.Op
 	0,  // 2: oarlock.wire.v1.OpReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	25, // 3: oarlock.wire.v1.OpReply.result:type_name -> oarlock.fsm.v1.Result
+	32, // 3: oarlock.wire.v1.OpReply.result:type_name -> oarlock.fsm.v1.Result
 	2,  // 4: oarlock.wire.v1.AwaitRequest.header:type_name -> oarlock.wire.v1.Header
 	2,  // 5: oarlock.wire.v1.ReadRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 6: oarlock.wire.v1.ReadReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	26, // 7: oarlock.wire.v1.ReadReply.record:type_name -> oarlock.fsm.v1.Record
+	33, // 7: oarlock.wire.v1.ReadReply.record:type_name -> oarlock.fsm.v1.Record
 	2,  // 8: oarlock.wire.v1.OwnerRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 9: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
 	2,  // 10: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
@@ -1683,18 +2258,26 @@ var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	0,  // 14: oarlock.wire.v1.ObserveReply.outcome:type_name -> oarlock.wire.v1.Outcome
 	2,  // 15: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
 	0,  // 16: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	18, // 17: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
-	19, // 18: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
-	2,  // 19: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
-	17, // 20: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
-	17, // 21: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
-	2,  // 22: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
-	17, // 23: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	2,  // 17: oarlock.wire.v1.NoticeRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 18: oarlock.wire.v1.NoticeReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	18, // 19: oarlock.wire.v1.NoticeReply.notices:type_name -> oarlock.wire.v1.Notice
+	2,  // 20: oarlock.wire.v1.LocksRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 21: oarlock.wire.v1.LocksReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	22, // 22: oarlock.wire.v1.LocksReply.locks:type_name -> oarlock.wire.v1.LockInfo
+	23, // 23: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
+	23, // 24: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
+	25, // 25: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
+	26, // 26: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
+	2,  // 27: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
+	24, // 28: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
+	24, // 29: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
+	2,  // 30: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
+	24, // 31: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_node_internal_wire_wire_proto_init() }
@@ -1708,7 +2291,7 @@ func file_node_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_internal_wire_wire_proto_rawDesc), len(file_node_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,150 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+	"github.com/oarlock/oarlock/node/internal/wire"
+)
+
+// locksPage is how many locks an owner lists in one answer.
+const locksPage = 256
+
+// A LockParty is a holder of a lock, or one that waits for it, which has no token.
+type LockParty struct {
+	Member Member
+	Token  Token
+	Age    time.Duration // since it was granted, or asked for it, at least: an owner knows only of its own time
+	Value  []byte
+	Shared bool // by RLock
+}
+
+// LockInfo is a lock or semaphore as it stands. Permits is 0 for a lock.
+type LockInfo struct {
+	Name    string
+	Permits int
+	Holders []LockParty
+	Waiters []LockParty // first come first
+}
+
+// Locks yields the locks and semaphores of the shard whose names begin with prefix and that somebody holds or waits for, in the order of names. Each page
+// of 256 is of one instant, under a good lease. An error ends it and comes last: ErrNoQuorum, ErrClosed.
+func (s *Shard) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
+	return func(yield func(LockInfo, error) bool) {
+		after := ""
+		for {
+			page, err := s.locks(ctx, prefix, after)
+			if err != nil {
+				yield(LockInfo{}, err)
+				return
+			}
+			for _, l := range page.GetLocks() {
+				if !yield(s.n.lockInfo(l), nil) {
+					return
+				}
+				after = l.GetName()
+			}
+			if !page.GetMore() {
+				return
+			}
+		}
+	}
+}
+
+func (s *Shard) locks(ctx context.Context, prefix, after string) (*wire.LocksReply, error) {
+	ctx, end, err := s.n.begin(ctx, true)
+	if err != nil {
+		return nil, fmt.Errorf("list locks: %w", err)
+	}
+	defer end()
+	g, err := s.group(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var reply *wire.LocksReply
+	_, err = g.try(ctx, "list locks", func(ctx context.Context, node string, relay bool) (wire.Outcome, string) {
+		reply = g.locksAt(ctx, node, &wire.LocksRequest{Header: s.n.header(), Shard: uint32(g.id), Relay: relay, Prefix: prefix, After: after})
+		return reply.GetOutcome(), reply.GetHint()
+	})
+	return reply, err
+}
+
+func (g *group) locksAt(ctx context.Context, node string, q *wire.LocksRequest) *wire.LocksReply {
+	if node != g.n.ID() {
+		reply := &wire.LocksReply{}
+		if err := g.n.ask(ctx, node, wire.MethodLocks, q, reply); err != nil {
+			return &wire.LocksReply{Outcome: wire.Outcome_NOT_OWNER}
+		}
+		return reply
+	}
+	o := g.owned()
+	if o == nil || o.leaving.Load() {
+		likely := g.likely()
+		if q.GetRelay() && likely != g.n.ID() {
+			return g.locksAt(ctx, likely, &wire.LocksRequest{Header: g.n.header(), Shard: q.GetShard(), Prefix: q.GetPrefix(), After: q.GetAfter()})
+		}
+		return &wire.LocksReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
+	}
+	reply := &wire.LocksReply{Outcome: wire.Outcome_DONE}
+	found := o.l.machine.Load().Locks(fsmpb.Lock_LOCK, q.GetPrefix(), q.GetAfter(), locksPage)
+	for _, l := range found {
+		reply.Locks = append(reply.Locks, &wire.LockInfo{Name: l.Name, Permits: l.Permits, Holders: o.parties(l.Holders), Waiters: o.parties(l.Waiters)})
+	}
+	reply.More = len(found) == locksPage
+	if !o.good() {
+		return &wire.LocksReply{Outcome: wire.Outcome_NOT_OWNER, Hint: g.likely()}
+	}
+	return reply
+}
+
+func (o *ownership) parties(cs []fsm.Claimant) []*wire.LockParty {
+	now := o.l.now()
+	var out []*wire.LockParty
+	for _, c := range cs {
+		out = append(out, &wire.LockParty{
+			Node:   c.Node,
+			Token:  uint64(c.Token),
+			Age:    int64(now - o.ages.since(waitKey{c.Session, c.Seq}, o.since)),
+			Value:  c.Value,
+			Shared: c.Mode == fsmpb.Lock_SHARED,
+		})
+	}
+	return out
+}
+
+func (n *Node) lockInfo(l *wire.LockInfo) LockInfo {
+	parties := func(ps []*wire.LockParty) []LockParty {
+		var out []LockParty
+		for _, p := range ps {
+			out = append(out, LockParty{Member: n.memberOf(p.GetNode()), Token: Token(p.GetToken()), Age: time.Duration(p.GetAge()), Value: p.GetValue(), Shared: p.GetShared()})
+		}
+		return out
+	}
+	return LockInfo{Name: l.GetName(), Permits: int(l.GetPermits()), Holders: parties(l.GetHolders()), Waiters: parties(l.GetWaiters())}
+}
+
+// ForceRelease ends the grant of the lock name that has the token t, whoever holds it: an operator's last resort. The holder hears of it within a
+// round trip, if it can be reached, but may be in the middle of its work: only a check of tokens at the resource keeps it out. ErrNotHeld:
+// there is no such grant. Other errors are those of Put.
+func (s *Shard) ForceRelease(ctx context.Context, name string, t Token) error {
+	res, err := s.write(ctx, "force release", &fsmpb.Op{Kind: &fsmpb.Op_Force{Force: &fsmpb.Force{Name: []byte(name), Token: uint64(t)}}})
+	return heldOr("force release", name, res, err)
+}
+
+// RequestRevoke asks the present holders of the lock name to give it up: their Lock.Revoked is closed. It takes nothing from them. ErrNotHeld: there is
+// none. Other errors are those of Put.
+func (s *Shard) RequestRevoke(ctx context.Context, name string) error {
+	res, err := s.write(ctx, "request revoke", &fsmpb.Op{Kind: &fsmpb.Op_RequestRevoke{RequestRevoke: &fsmpb.RequestRevoke{Name: []byte(name)}}})
+	return heldOr("request revoke", name, res, err)
+}
+
+func heldOr(what, name string, res *fsmpb.Result, err error) error {
+	if err == nil && res.GetStatus() == fsmpb.Result_NOT_HELD {
+		return fmt.Errorf("%s of %q: %w", what, name, ErrNotHeld)
+	}
+	return err
+}

@@ -1,0 +1,239 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/oarlock/oarlock/fsm"
+	"github.com/oarlock/oarlock/node/internal/wire"
+)
+
+// maxNotices is how many notices an owner keeps for those who ask late; who asks even later compares all it holds.
+const maxNotices = 4096
+
+// notice is what an owner tells a holder of its own accord: a grant ended against its will, or it is asked to give it up.
+type notice struct {
+	node  string
+	token fsm.Token
+	ended bool
+}
+
+// notices are an owner's, numbered from 1 on.
+type notices struct {
+	changed change
+
+	mu   sync.Mutex // guards the fields below
+	base uint64     // the number before the first one kept
+	list []notice
+}
+
+// add is called from an apply worker.
+func (w *notices) add(n notice) {
+	w.mu.Lock()
+	if len(w.list) == maxNotices {
+		w.base += maxNotices / 2
+		w.list = append(w.list[:0], w.list[maxNotices/2:]...)
+	}
+	w.list = append(w.list, n)
+	w.mu.Unlock()
+	w.changed.change()
+}
+
+// since returns a node's notices after the cursor, and the cursor after them; false: some are no longer kept.
+func (w *notices) since(cursor uint64, node string) (found []*wire.Notice, next uint64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next = w.base + uint64(len(w.list))
+	if cursor < w.base || cursor > next {
+		return nil, next, false
+	}
+	for _, n := range w.list[cursor-w.base:] {
+		if n.node == node {
+			found = append(found, &wire.Notice{Token: uint64(n.token), Ended: n.ended})
+		}
+	}
+	return found, next, true
+}
+
+// noticesAt asks a node, maybe this one, for notices.
+func (g *group) noticesAt(ctx context.Context, node string, q *wire.NoticeRequest) *wire.NoticeReply {
+	if node == g.n.ID() {
+		return g.noticesHere(ctx, q)
+	}
+	reply := &wire.NoticeReply{}
+	ctx, cancel := context.WithTimeout(ctx, 2*awaitTime)
+	defer cancel()
+	if err := g.n.ask(ctx, node, wire.MethodNotice, q, reply); err != nil {
+		return &wire.NoticeReply{Outcome: wire.Outcome_NOT_OWNER}
+	}
+	return reply
+}
+
+// noticesHere answers once there is a notice for the node, or after a while.
+func (g *group) noticesHere(ctx context.Context, q *wire.NoticeRequest) *wire.NoticeReply {
+	o := g.owned()
+	if o == nil || o.leaving.Load() {
+		likely := g.likely()
+		if q.GetRelay() && likely != g.n.ID() {
+			return g.noticesAt(ctx, likely, &wire.NoticeRequest{Header: g.n.header(), Shard: q.GetShard(), Node: q.GetNode(), Epoch: q.GetEpoch(), Cursor: q.GetCursor()})
+		}
+		return &wire.NoticeReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
+	}
+	reply := &wire.NoticeReply{Outcome: wire.Outcome_DONE, Epoch: uint64(o.token)}
+	t := time.NewTimer(awaitTime)
+	defer t.Stop()
+	for {
+		changed := o.notices.changed.next()
+		found, next, ok := o.notices.since(q.GetCursor(), q.GetNode())
+		reply.Notices, reply.Cursor = found, next
+		if !ok || q.GetEpoch() != uint64(o.token) {
+			o.resync(q.GetNode(), reply)
+		}
+		if len(found) > 0 || reply.GetResync() {
+			break
+		}
+		select {
+		case <-changed:
+			continue
+		case <-t.C:
+		case <-o.done:
+		case <-ctx.Done():
+		}
+		break
+	}
+	if !o.good() {
+		return &wire.NoticeReply{Outcome: wire.Outcome_NOT_OWNER, Hint: g.likely()}
+	}
+	return reply
+}
+
+// resync puts all grants of the node's sessions into the reply. They are read after its cursor, so nothing is missed.
+func (o *ownership) resync(node string, reply *wire.NoticeReply) {
+	reply.Resync, reply.Notices = true, nil
+	m := o.l.machine.Load()
+	m.Sessions(func(s fsm.Session) bool {
+		if s.Node != node {
+			return true
+		}
+		for _, l := range m.Holds(s.ID) {
+			for _, h := range l.Holders {
+				reply.Held = append(reply.Held, uint64(h.Token))
+				if h.RevokeRequested {
+					reply.Revoke = append(reply.Revoke, uint64(h.Token))
+				}
+			}
+		}
+		return true
+	})
+}
+
+// listener hears what the owner of a shard tells this node's holders. It runs while there is a grant.
+type listener struct {
+	g *group
+
+	mu      sync.Mutex // guards the fields below
+	grants  map[Token]*grant
+	early   map[Token]bool // notices of grants that are not here yet: whether each has ended
+	running bool
+}
+
+func (w *listener) init(g *group) {
+	w.g, w.grants, w.early = g, map[Token]*grant{}, map[Token]bool{}
+}
+
+// add begins to listen for a grant. A notice of it may have come before.
+func (w *listener) add(g *grant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grants[g.hold.token] = g
+	if ended, ok := w.early[g.hold.token]; ok {
+		delete(w.early, g.hold.token)
+		w.tellLocked(g, ended)
+	}
+	if !w.running {
+		w.running = w.g.n.life.tasks.spawn(w.run) // stops when there is no grant, or with the node
+	}
+}
+
+func (w *listener) remove(g *grant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.grants, g.hold.token)
+}
+
+func (w *listener) tellLocked(g *grant, ended bool) {
+	if !ended {
+		g.revoked.fire()
+		return
+	}
+	delete(w.grants, g.hold.token)
+	g.hold.end(ErrLost)
+}
+
+// known are the tokens of the grants here; none: the listener stops.
+func (w *listener) known() map[Token]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.grants) == 0 {
+		w.running = false
+		clear(w.early)
+		return nil
+	}
+	tokens := make(map[Token]bool, len(w.grants))
+	for t := range w.grants {
+		tokens[t] = true
+	}
+	return tokens
+}
+
+func (w *listener) run() {
+	ctx := w.g.n.life.ctx
+	q := &wire.NoticeRequest{Header: w.g.n.header(), Shard: uint32(w.g.id), Node: w.g.n.ID()}
+	for {
+		before := w.known()
+		if before == nil {
+			return
+		}
+		var reply *wire.NoticeReply
+		_, err := w.g.try(ctx, "listen for notices", func(_ context.Context, node string, relay bool) (wire.Outcome, string) {
+			q.Relay = relay
+			reply = w.g.noticesAt(ctx, node, q)
+			return reply.GetOutcome(), reply.GetHint()
+		})
+		if err != nil {
+			return // the node is closing
+		}
+		q.Epoch, q.Cursor = reply.GetEpoch(), reply.GetCursor()
+		w.hear(before, reply)
+	}
+}
+
+// hear takes in a reply to what was asked while the grants before were here.
+func (w *listener) hear(before map[Token]bool, reply *wire.NoticeReply) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range reply.GetNotices() {
+		if g := w.grants[Token(n.GetToken())]; g != nil {
+			w.tellLocked(g, n.GetEnded())
+		} else {
+			w.early[Token(n.GetToken())] = n.GetEnded()
+		}
+	}
+	if !reply.GetResync() {
+		return
+	}
+	for _, t := range reply.GetHeld() {
+		delete(before, Token(t))
+	}
+	for t := range before { // held then, and no longer in the state
+		if g := w.grants[t]; g != nil {
+			w.tellLocked(g, true)
+		}
+	}
+	for _, t := range reply.GetRevoke() {
+		if g := w.grants[Token(t)]; g != nil {
+			w.tellLocked(g, false)
+		}
+	}
+}
