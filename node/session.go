@@ -246,6 +246,8 @@ func (s *session) close(ctx context.Context) error {
 	s.unlogged.Store(true)
 	s.hold.release()
 	s.end(ErrNotHeld)
+	ctx, cancel := s.g.n.outliving(ctx)
+	defer cancel()
 	_, err := s.g.call(ctx, "close session", &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: []uint64{uint64(s.id())}}}})
 	if err != nil {
 		return err
