@@ -135,7 +135,8 @@ func (h *hold) release() bool {
 	return ok
 }
 
-// leave tells those who wait that the hold ends for the cause, while checks still go by the lease.
+// leave tells those who wait that the hold ends for the cause, while checks still go by the lease. Whoever sees Done closed finds the
+// contexts ended.
 func (h *hold) leave(cause error) {
 	h.mu.Lock()
 	if h.done == nil || h.cause != nil {
@@ -143,11 +144,11 @@ func (h *hold) leave(cause error) {
 		return
 	}
 	h.cause = cause
-	close(h.done)
-	ctxs := h.ctxs
+	done, ctxs := h.done, h.ctxs
 	h.ctxs = nil
 	h.mu.Unlock()
 	for c := range ctxs {
 		(*c)(cause)
 	}
+	close(done)
 }
