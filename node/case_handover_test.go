@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,9 +15,7 @@ import (
 // A node that shuts down hands its shards over: the next write succeeds within 300 ms, and the locks it held are free at once.
 func TestNode_Shutdown(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
-		const shutdowns = 6
-		var took []time.Duration
-		for range shutdowns {
+		for range 6 {
 			time.Sleep(20 * time.Second) // until nothing moves any more
 			owner := c.AwaitOwner(1)
 			s := c.Node((owner + 1) % 3).ShardAt(1)
@@ -29,10 +26,12 @@ func TestNode_Shutdown(t *testing.T) {
 			wg.Go(func() { c.Shutdown(owner) }) // stops when the node is shut down
 			c.Await("the end of the ownership", func() bool { return c.Owner(1) != owner })
 			mustPut(t, s, "k", "w")
-			took = append(took, time.Since(began))
+			if took := time.Since(began); took > 300*time.Millisecond {
+				t.Errorf("write after a shutdown of node %d: took %v, want at most 300ms", owner, took)
+			}
 			l := mustLock(t, s, "l")
-			if took := time.Since(began); took > 3*time.Second {
-				t.Errorf("lock of the node that was shut down: took %v, want at most 3s", took)
+			if took := time.Since(began); took > 600*time.Millisecond {
+				t.Errorf("lock of the node that was shut down: took %v, want at most 600ms", took)
 			}
 			if err := l.Unlock(t.Context()); err != nil {
 				t.Errorf("unlock: %v", err)
@@ -40,11 +39,6 @@ func TestNode_Shutdown(t *testing.T) {
 			wg.Wait()
 			c.Restart(owner)
 			c.AwaitReady()
-		}
-		slices.Sort(took)
-		t.Logf("write after a shutdown: %v", took)
-		if took[shutdowns-2] > 300*time.Millisecond || took[shutdowns-1] > 2500*time.Millisecond {
-			t.Errorf("write after a shutdown: took %v, want at most 300ms, and once 2.5s: a transfer that Raft skips is asked for again after an election timeout", took)
 		}
 	})
 }
