@@ -205,12 +205,8 @@ func (a *acquisition) queued(ctx context.Context) (*fsmpb.Result, error) {
 		defer cancel()
 	}
 	for {
-		var res *fsmpb.Result
-		_, err := a.x.g.try(ctx, "wait for "+a.r.what, func(actx context.Context, node string, relay bool) (wire.Outcome, string) {
-			reply := a.x.g.awaitAt(ctx, node, relay, a.x.id(), a.seq)
-			res = reply.GetResult()
-			return reply.GetOutcome(), reply.GetHint()
-		})
+		reply, _, err := a.x.g.ask(ctx, "wait for "+a.r.what, &wire.OwnerRequest{Ask: &wire.OwnerRequest_Await{Await: &wire.Await{Session: uint64(a.x.id()), Seq: a.seq}}})
+		res := reply.GetResult()
 		switch {
 		case errors.Is(err, errWaited):
 			return nil, ErrHeld

@@ -4,38 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
 
-// awaitAt asks a node, maybe this one, for the result of a queued operation once it is final.
-func (g *group) awaitAt(ctx context.Context, node string, relay bool, session Token, seq uint64) *wire.OpReply {
-	if node == g.n.ID() {
-		return g.awaitHere(ctx, relay, session, seq)
-	}
-	reply := &wire.OpReply{}
-	q := &wire.AwaitRequest{Header: g.n.header(), Shard: uint32(g.id), Relay: relay, Session: uint64(session), Seq: seq}
-	ctx, cancel := context.WithTimeout(ctx, 2*awaitTime)
-	defer cancel()
-	if err := g.n.ask(ctx, node, wire.MethodAwait, q, reply); err != nil {
-		return &wire.OpReply{Outcome: wire.Outcome_NOT_OWNER}
-	}
-	return reply
-}
-
-// awaitTime bounds one answer to an await, so that the asker learns that the owner still is one.
-const awaitTime = 5 * time.Second
-
-// awaitHere waits for the result at the owner.
-func (g *group) awaitHere(ctx context.Context, relay bool, session Token, seq uint64) *wire.OpReply {
-	o := g.owned()
-	if o == nil || o.leaving.Load() {
-		likely := g.likely()
-		if relay && likely != g.n.ID() {
-			return g.awaitAt(ctx, likely, false, session, seq)
-		}
-		return &wire.OpReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
-	}
+// await waits a while until the result of a queued operation is final, and returns it as it then is; nil: the ownership or ctx ended.
+func (o *ownership) await(ctx context.Context, q *wire.Await) *fsmpb.Result {
+	session, seq := fsm.Token(q.GetSession()), q.GetSeq()
 	woken, leave := o.waits.join(waitKey{session, seq})
 	defer leave()
 	res, ok := o.l.machine.Load().Result(session, seq)
@@ -46,9 +22,9 @@ func (g *group) awaitHere(ctx context.Context, relay bool, session Token, seq ui
 		case <-woken:
 		case <-t.C:
 		case <-o.hold.channel():
-			return &wire.OpReply{Outcome: wire.Outcome_NOT_OWNER, Hint: g.likely()}
+			return nil
 		case <-ctx.Done():
-			return &wire.OpReply{Outcome: wire.Outcome_NOT_OWNER}
+			return nil
 		}
 		res, ok = o.l.machine.Load().Result(session, seq)
 	}
@@ -58,8 +34,5 @@ func (g *group) awaitHere(ctx context.Context, relay bool, session Token, seq ui
 			res.Status = fsmpb.Result_NO_SESSION
 		}
 	}
-	if !o.good() {
-		return &wire.OpReply{Outcome: wire.Outcome_NOT_OWNER, Hint: g.likely()}
-	}
-	return &wire.OpReply{Outcome: wire.Outcome_DONE, Result: res}
+	return res
 }

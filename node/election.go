@@ -141,77 +141,47 @@ func (s *Shard) Observe(ctx context.Context, name string) iter.Seq2[Leader, erro
 			yield(Leader{}, err)
 			return
 		}
-		q := &wire.ObserveRequest{Header: s.n.header(), Shard: uint32(g.id), Name: []byte(name)}
+		q := &wire.Observe{Name: []byte(name)}
 		for {
-			var reply *wire.ObserveReply
-			_, err := g.try(ctx, "observe", func(_ context.Context, node string, relay bool) (wire.Outcome, string) {
-				q.Relay = relay
-				reply = g.observeAt(ctx, node, q)
-				return reply.GetOutcome(), reply.GetHint()
-			})
+			reply, _, err := g.ask(ctx, "observe", &wire.OwnerRequest{Ask: &wire.OwnerRequest_Observe{Observe: q}})
 			if err != nil {
 				yield(Leader{}, err)
 				return
 			}
-			hash := xxhash.Sum64(reply.GetValue())
-			if q.Seen && q.Token == reply.GetToken() && q.ValueHash == hash {
+			l := reply.GetLeader()
+			hash := xxhash.Sum64(l.GetValue())
+			if q.Seen && q.Token == l.GetToken() && q.ValueHash == hash {
 				continue
 			}
-			q.Seen, q.Token, q.ValueHash = true, reply.GetToken(), hash
-			if !yield(Leader{Member: s.n.memberOf(reply.GetNode()), Token: Token(reply.GetToken()), Value: reply.GetValue()}, nil) {
+			q.Seen, q.Token, q.ValueHash = true, l.GetToken(), hash
+			if !yield(Leader{Member: s.n.memberOf(l.GetNode()), Token: Token(l.GetToken()), Value: l.GetValue()}, nil) {
 				return
 			}
 		}
 	}
 }
 
-// observeAt asks a node, maybe this one, for the leader.
-func (g *group) observeAt(ctx context.Context, node string, q *wire.ObserveRequest) *wire.ObserveReply {
-	if node == g.n.ID() {
-		return g.observeHere(ctx, q)
-	}
-	reply := &wire.ObserveReply{}
-	ctx, cancel := context.WithTimeout(ctx, 2*awaitTime)
-	defer cancel()
-	if err := g.n.ask(ctx, node, wire.MethodObserve, q, reply); err != nil {
-		return &wire.ObserveReply{Outcome: wire.Outcome_NOT_OWNER}
-	}
-	return reply
-}
-
-// observeHere answers once the leader differs from what was seen, or after a while.
-func (g *group) observeHere(ctx context.Context, q *wire.ObserveRequest) *wire.ObserveReply {
+// leader answers once the leader differs from what was seen, or after a while.
+func (o *ownership) leader(ctx context.Context, q *wire.Observe) *wire.Leader {
 	t := time.NewTimer(awaitTime)
 	defer t.Stop()
 	for {
-		o := g.owned()
-		if o == nil || o.leaving.Load() {
-			likely := g.likely()
-			if q.GetRelay() && likely != g.n.ID() {
-				return g.observeAt(ctx, likely, &wire.ObserveRequest{Header: g.n.header(), Shard: q.GetShard(), Name: q.GetName(),
-					Seen: q.GetSeen(), Token: q.GetToken(), ValueHash: q.GetValueHash()})
-			}
-			return &wire.ObserveReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
-		}
 		changed := o.elections.next()
-		reply := &wire.ObserveReply{Outcome: wire.Outcome_DONE}
+		leader := &wire.Leader{}
 		if l, ok := o.l.machine.Load().Lock(fsmpb.Lock_ELECTION, q.GetName()); ok && len(l.Holders) > 0 {
 			h := l.Holders[0]
-			reply.Token, reply.Node, reply.Value = uint64(h.Token), h.Node, h.Value
+			leader.Token, leader.Node, leader.Value = uint64(h.Token), h.Node, h.Value
 		}
-		if !o.good() {
-			continue
-		}
-		if !q.GetSeen() || reply.GetToken() != q.GetToken() || xxhash.Sum64(reply.GetValue()) != q.GetValueHash() {
-			return reply
+		if !q.GetSeen() || leader.GetToken() != q.GetToken() || xxhash.Sum64(leader.GetValue()) != q.GetValueHash() {
+			return leader
 		}
 		select {
 		case <-changed:
+			continue
 		case <-t.C:
-			return reply
 		case <-o.done:
 		case <-ctx.Done():
-			return &wire.ObserveReply{Outcome: wire.Outcome_NOT_OWNER}
 		}
+		return leader
 	}
 }

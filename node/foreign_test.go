@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/oarlock/oarlock/fsm/fsmpb"
 	"github.com/oarlock/oarlock/membership"
 	"github.com/oarlock/oarlock/node/internal/wire"
 	"github.com/oarlock/oarlock/transport/memnet"
@@ -113,19 +114,28 @@ func TestCase079_ForeignCluster(t *testing.T) {
 func wantForeign(t *testing.T, a, b *Node) {
 	t.Helper()
 	h := a.header()
-	for method, q := range map[uint16]proto.Message{
-		wire.MethodOp:    &wire.OpRequest{Header: h, Shard: 1},
-		wire.MethodAwait: &wire.AwaitRequest{Header: h, Shard: 1},
-		wire.MethodRead:  &wire.ReadRequest{Header: h, Shard: 1, Key: []byte("who")},
-		wire.MethodOwner: &wire.OwnerRequest{Header: h, Shard: 1},
-		wire.MethodRenew: &wire.RenewRequest{Header: h, Sessions: []*wire.SessionRef{{Shard: 1, Session: 1}}},
-	} {
-		err := a.askAddr(t.Context(), b.Addr(), method, q, &wire.OpReply{})
+	ask := map[string]*wire.OwnerRequest{
+		"op":       {Ask: &wire.OwnerRequest_Op{Op: &fsmpb.Op{Kind: &fsmpb.Op_Touch{Touch: &fsmpb.Touch{}}}}},
+		"await":    {Ask: &wire.OwnerRequest_Await{Await: &wire.Await{}}},
+		"read":     {Ask: &wire.OwnerRequest_Read{Read: &wire.Read{Key: []byte("who")}}},
+		"identify": {Ask: &wire.OwnerRequest_Identify{Identify: &wire.Identify{}}},
+		"observe":  {Ask: &wire.OwnerRequest_Observe{Observe: &wire.Observe{}}},
+		"listen":   {Ask: &wire.OwnerRequest_Listen{Listen: &wire.Listen{}}},
+		"locks":    {Ask: &wire.OwnerRequest_ListLocks{ListLocks: &wire.ListLocks{}}},
+	}
+	refused := func(what string, method uint16, q proto.Message) {
+		err := a.askAddr(t.Context(), b.Addr(), method, q, &wire.OwnerReply{})
 		var remote *rpc.RemoteError
 		if !errors.As(err, &remote) || remote.Code != wire.CodeForeign {
-			t.Errorf("method %d of the other cluster: got %v, want a refusal as foreign", method, err)
+			t.Errorf("%s of the other cluster: got %v, want a refusal as foreign", what, err)
 		}
 	}
+	for what, q := range ask {
+		q.Header, q.Shard = h, 1
+		refused(what, wire.MethodOwner, q)
+	}
+	refused("follow", wire.MethodFollow, &wire.FollowRequest{Header: h, Shard: 1})
+	refused("renew", wire.MethodRenew, &wire.RenewRequest{Header: h, Sessions: []*wire.SessionRef{{Shard: 1, Session: 1}}})
 }
 
 // A node that hears of a cluster founds none, also when enough others carry Bootstrap and the cluster cannot be reached (case 83).

@@ -46,18 +46,14 @@ func (s *Shard) Get(ctx context.Context, key string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	var reply *wire.ReadReply
-	_, err = g.try(ctx, "get", func(ctx context.Context, node string, relay bool) (wire.Outcome, string) {
-		reply = g.readAt(ctx, node, relay, key)
-		return reply.GetOutcome(), reply.GetHint()
-	})
+	reply, _, err := g.ask(ctx, "get", &wire.OwnerRequest{Ask: &wire.OwnerRequest_Read{Read: &wire.Read{Key: []byte(key)}}})
 	switch {
 	case err != nil:
 		return Record{}, err
-	case !reply.GetFound():
+	case !reply.GetRead().GetFound():
 		return Record{}, fmt.Errorf("get %q: %w", key, ErrNotFound)
 	}
-	return recordOf(reply.GetRecord()), nil
+	return recordOf(reply.GetRead().GetRecord()), nil
 }
 
 // getHere reads at once if this node owns the shard.
@@ -96,29 +92,18 @@ func (g *group) read(key string) (rec fsm.Record, found, ok bool) {
 	return rec, err == nil, true
 }
 
-// readAt asks a node, maybe this one, for a record.
-func (g *group) readAt(ctx context.Context, node string, relay bool, key string) *wire.ReadReply {
-	if node != g.n.ID() {
-		reply := &wire.ReadReply{}
-		q := &wire.ReadRequest{Header: g.n.header(), Shard: uint32(g.id), Relay: relay, Key: []byte(key)}
-		if err := g.n.ask(ctx, node, wire.MethodRead, q, reply); err != nil {
-			return &wire.ReadReply{Outcome: wire.Outcome_NOT_OWNER}
-		}
-		return reply
+// read is the answer to another node's Get; nil: the state cannot be read.
+func (o *ownership) read(q *wire.Read) *wire.ReadResult {
+	rec, err := o.l.machine.Load().Get(q.GetKey())
+	switch {
+	case errors.Is(err, fsm.ErrNotFound):
+		return &wire.ReadResult{}
+	case err != nil:
+		return nil
 	}
-	rec, found, ok := g.read(key)
-	if !ok {
-		likely := g.likely()
-		if relay && likely != g.n.ID() {
-			return g.readAt(ctx, likely, false, key)
-		}
-		return &wire.ReadReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
-	}
-	reply := &wire.ReadReply{Outcome: wire.Outcome_DONE, Found: found}
-	if found {
-		reply.Record = &fsmpb.Record{Key: []byte(key), Value: rec.Value, Create: uint64(rec.Create), Mod: uint64(rec.Mod), Version: rec.Version, Session: uint64(rec.Session)}
-	}
-	return reply
+	return &wire.ReadResult{Found: true, Record: &fsmpb.Record{
+		Key: q.GetKey(), Value: rec.Value, Create: uint64(rec.Create), Mod: uint64(rec.Mod), Version: rec.Version, Session: uint64(rec.Session),
+	}}
 }
 
 func recordOf(r *fsmpb.Record) Record {

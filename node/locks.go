@@ -55,7 +55,7 @@ func (s *Shard) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, er
 	}
 }
 
-func (s *Shard) locks(ctx context.Context, prefix, after string) (*wire.LocksReply, error) {
+func (s *Shard) locks(ctx context.Context, prefix, after string) (*wire.LocksPage, error) {
 	ctx, end, err := s.n.begin(ctx, true)
 	if err != nil {
 		return nil, fmt.Errorf("list locks: %w", err)
@@ -65,40 +65,19 @@ func (s *Shard) locks(ctx context.Context, prefix, after string) (*wire.LocksRep
 	if err != nil {
 		return nil, err
 	}
-	var reply *wire.LocksReply
-	_, err = g.try(ctx, "list locks", func(ctx context.Context, node string, relay bool) (wire.Outcome, string) {
-		reply = g.locksAt(ctx, node, &wire.LocksRequest{Header: s.n.header(), Shard: uint32(g.id), Relay: relay, Prefix: prefix, After: after})
-		return reply.GetOutcome(), reply.GetHint()
-	})
-	return reply, err
+	reply, _, err := g.ask(ctx, "list locks", &wire.OwnerRequest{Ask: &wire.OwnerRequest_ListLocks{ListLocks: &wire.ListLocks{Prefix: prefix, After: after}}})
+	return reply.GetLocks(), err
 }
 
-func (g *group) locksAt(ctx context.Context, node string, q *wire.LocksRequest) *wire.LocksReply {
-	if node != g.n.ID() {
-		reply := &wire.LocksReply{}
-		if err := g.n.ask(ctx, node, wire.MethodLocks, q, reply); err != nil {
-			return &wire.LocksReply{Outcome: wire.Outcome_NOT_OWNER}
-		}
-		return reply
-	}
-	o := g.owned()
-	if o == nil || o.leaving.Load() {
-		likely := g.likely()
-		if q.GetRelay() && likely != g.n.ID() {
-			return g.locksAt(ctx, likely, &wire.LocksRequest{Header: g.n.header(), Shard: q.GetShard(), Prefix: q.GetPrefix(), After: q.GetAfter()})
-		}
-		return &wire.LocksReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
-	}
-	reply := &wire.LocksReply{Outcome: wire.Outcome_DONE}
+// locks is one page of the locks that somebody holds or waits for.
+func (o *ownership) locks(q *wire.ListLocks) *wire.LocksPage {
+	page := &wire.LocksPage{}
 	found := o.l.machine.Load().Locks(fsmpb.Lock_LOCK, q.GetPrefix(), q.GetAfter(), locksPage)
 	for _, l := range found {
-		reply.Locks = append(reply.Locks, &wire.LockInfo{Name: l.Name, Permits: l.Permits, Holders: o.parties(l.Holders), Waiters: o.parties(l.Waiters)})
+		page.Locks = append(page.Locks, &wire.LockInfo{Name: l.Name, Permits: l.Permits, Holders: o.parties(l.Holders), Waiters: o.parties(l.Waiters)})
 	}
-	reply.More = len(found) == locksPage
-	if !o.good() {
-		return &wire.LocksReply{Outcome: wire.Outcome_NOT_OWNER, Hint: g.likely()}
-	}
-	return reply
+	page.More = len(found) == locksPage
+	return page
 }
 
 func (o *ownership) parties(cs []fsm.Claimant) []*wire.LockParty {

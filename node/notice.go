@@ -56,31 +56,9 @@ func (w *notices) since(cursor uint64, node string) (found []*wire.Notice, next 
 	return found, next, true
 }
 
-// noticesAt asks a node, maybe this one, for notices.
-func (g *group) noticesAt(ctx context.Context, node string, q *wire.NoticeRequest) *wire.NoticeReply {
-	if node == g.n.ID() {
-		return g.noticesHere(ctx, q)
-	}
-	reply := &wire.NoticeReply{}
-	ctx, cancel := context.WithTimeout(ctx, 2*awaitTime)
-	defer cancel()
-	if err := g.n.ask(ctx, node, wire.MethodNotice, q, reply); err != nil {
-		return &wire.NoticeReply{Outcome: wire.Outcome_NOT_OWNER}
-	}
-	return reply
-}
-
-// noticesHere answers once there is a notice for the node, or after a while.
-func (g *group) noticesHere(ctx context.Context, q *wire.NoticeRequest) *wire.NoticeReply {
-	o := g.owned()
-	if o == nil || o.leaving.Load() {
-		likely := g.likely()
-		if q.GetRelay() && likely != g.n.ID() {
-			return g.noticesAt(ctx, likely, &wire.NoticeRequest{Header: g.n.header(), Shard: q.GetShard(), Node: q.GetNode(), Epoch: q.GetEpoch(), Cursor: q.GetCursor()})
-		}
-		return &wire.NoticeReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
-	}
-	reply := &wire.NoticeReply{Outcome: wire.Outcome_DONE, Epoch: uint64(o.token)}
+// listen answers once there is a notice for the node, or after a while.
+func (o *ownership) listen(ctx context.Context, q *wire.Listen) *wire.Notices {
+	reply := &wire.Notices{Epoch: uint64(o.token)}
 	t := time.NewTimer(awaitTime)
 	defer t.Stop()
 	for {
@@ -91,7 +69,7 @@ func (g *group) noticesHere(ctx context.Context, q *wire.NoticeRequest) *wire.No
 			o.resync(q.GetNode(), reply)
 		}
 		if len(found) > 0 || reply.GetResync() {
-			break
+			return reply
 		}
 		select {
 		case <-changed:
@@ -100,16 +78,12 @@ func (g *group) noticesHere(ctx context.Context, q *wire.NoticeRequest) *wire.No
 		case <-o.done:
 		case <-ctx.Done():
 		}
-		break
+		return reply
 	}
-	if !o.good() {
-		return &wire.NoticeReply{Outcome: wire.Outcome_NOT_OWNER, Hint: g.likely()}
-	}
-	return reply
 }
 
 // resync puts all grants of the node's sessions into the reply. They are read after its cursor, so nothing is missed.
-func (o *ownership) resync(node string, reply *wire.NoticeReply) {
+func (o *ownership) resync(node string, reply *wire.Notices) {
 	reply.Resync, reply.Notices = true, nil
 	m := o.l.machine.Load()
 	m.Sessions(func(s fsm.Session) bool {
@@ -189,28 +163,24 @@ func (w *listener) known() map[Token]bool {
 
 func (w *listener) run() {
 	ctx := w.g.n.life.ctx
-	q := &wire.NoticeRequest{Header: w.g.n.header(), Shard: uint32(w.g.id), Node: w.g.n.ID()}
+	q := &wire.Listen{Node: w.g.n.ID()}
 	for {
 		before := w.known()
 		if before == nil {
 			return
 		}
-		var reply *wire.NoticeReply
-		_, err := w.g.try(ctx, "listen for notices", func(_ context.Context, node string, relay bool) (wire.Outcome, string) {
-			q.Relay = relay
-			reply = w.g.noticesAt(ctx, node, q)
-			return reply.GetOutcome(), reply.GetHint()
-		})
+		answer, _, err := w.g.ask(ctx, "listen for notices", &wire.OwnerRequest{Ask: &wire.OwnerRequest_Listen{Listen: q}})
 		if err != nil {
 			return // the node is closing
 		}
+		reply := answer.GetNotices()
 		q.Epoch, q.Cursor = reply.GetEpoch(), reply.GetCursor()
 		w.hear(before, reply)
 	}
 }
 
 // hear takes in a reply to what was asked while the grants before were here.
-func (w *listener) hear(before map[Token]bool, reply *wire.NoticeReply) {
+func (w *listener) hear(before map[Token]bool, reply *wire.Notices) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range reply.GetNotices() {

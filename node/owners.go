@@ -39,32 +39,8 @@ func (n *Node) Owner(ctx context.Context, shard int) (Member, Token, error) {
 }
 
 func (g *group) owner(ctx context.Context) (node string, t Token, err error) {
-	var reply *wire.OwnerReply
-	_, err = g.try(ctx, "find owner", func(ctx context.Context, node string, relay bool) (wire.Outcome, string) {
-		reply = g.ownerAt(ctx, node, relay)
-		return reply.GetOutcome(), reply.GetHint()
-	})
-	return reply.GetNode(), Token(reply.GetToken()), err
-}
-
-// ownerAt asks a node, maybe this one, whether it owns the shard.
-func (g *group) ownerAt(ctx context.Context, node string, relay bool) *wire.OwnerReply {
-	if node != g.n.ID() {
-		reply := &wire.OwnerReply{}
-		q := &wire.OwnerRequest{Header: g.n.header(), Shard: uint32(g.id), Relay: relay}
-		if err := g.n.ask(ctx, node, wire.MethodOwner, q, reply); err != nil {
-			return &wire.OwnerReply{Outcome: wire.Outcome_NOT_OWNER}
-		}
-		return reply
-	}
-	if o := g.owned(); o != nil {
-		return &wire.OwnerReply{Outcome: wire.Outcome_DONE, Node: g.n.ID(), Token: uint64(o.token)}
-	}
-	likely := g.likely()
-	if relay && likely != g.n.ID() {
-		return g.ownerAt(ctx, likely, false)
-	}
-	return &wire.OwnerReply{Outcome: wire.Outcome_NOT_OWNER, Hint: likely}
+	reply, _, err := g.ask(ctx, "find owner", &wire.OwnerRequest{Ask: &wire.OwnerRequest_Identify{Identify: &wire.Identify{}}})
+	return reply.GetIdentity().GetNode(), Token(reply.GetIdentity().GetToken()), err
 }
 
 // WatchOwners yields the current owner of each user shard and then changes, until ctx ends or the node stops; then it yields

@@ -18,31 +18,15 @@ func (n *Node) serve(ctx context.Context, r rpc.Request) ([]byte, error) {
 	defer n.life.calls.leave()
 	n.stats.requestsServed.Add(1)
 	switch r.Method {
-	case wire.MethodOp:
-		return onShard(n, r, func(g *group, q *wire.OpRequest) proto.Message {
-			if q.GetOp() == nil {
+	case wire.MethodOwner:
+		return onShard(n, r, func(g *group, q *wire.OwnerRequest) proto.Message {
+			if q.GetAsk() == nil {
 				return nil
 			}
-			return g.opHere(ctx, q.GetRelay(), q.GetOp())
+			return g.askHere(ctx, q)
 		})
-	case wire.MethodAwait:
-		return onShard(n, r, func(g *group, q *wire.AwaitRequest) proto.Message {
-			return g.awaitHere(ctx, q.GetRelay(), Token(q.GetSession()), q.GetSeq())
-		})
-	case wire.MethodRead:
-		return onShard(n, r, func(g *group, q *wire.ReadRequest) proto.Message {
-			return g.readAt(ctx, n.ID(), q.GetRelay(), string(q.GetKey()))
-		})
-	case wire.MethodOwner:
-		return onShard(n, r, func(g *group, q *wire.OwnerRequest) proto.Message { return g.ownerAt(ctx, n.ID(), q.GetRelay()) })
-	case wire.MethodObserve:
-		return onShard(n, r, func(g *group, q *wire.ObserveRequest) proto.Message { return g.observeHere(ctx, q) })
 	case wire.MethodFollow:
 		return onShard(n, r, func(g *group, _ *wire.FollowRequest) proto.Message { return g.followHere(ctx) })
-	case wire.MethodNotice:
-		return onShard(n, r, func(g *group, q *wire.NoticeRequest) proto.Message { return g.noticesHere(ctx, q) })
-	case wire.MethodLocks:
-		return onShard(n, r, func(g *group, q *wire.LocksRequest) proto.Message { return g.locksAt(ctx, n.ID(), q) })
 	case wire.MethodRenew:
 		return handle(n, r, func(q *wire.RenewRequest) (proto.Message, error) {
 			if _, err := n.served(q.GetHeader(), 0); err != nil {

@@ -5,17 +5,11 @@ package wire
 
 // Methods of transport/rpc.
 const (
-	MethodOp      uint16 = 1  // OpRequest, OpReply
-	MethodAwait   uint16 = 2  // AwaitRequest, OpReply
-	MethodRead    uint16 = 3  // ReadRequest, ReadReply
-	MethodOwner   uint16 = 4  // OwnerRequest, OwnerReply
-	MethodRenew   uint16 = 5  // RenewRequest, RenewReply
-	MethodPlan    uint16 = 6  // PlanRequest, PlanReply
-	MethodCluster uint16 = 7  // ClusterRequest, ClusterReply
-	MethodObserve uint16 = 8  // ObserveRequest, ObserveReply
-	MethodFollow  uint16 = 9  // FollowRequest, FollowReply
-	MethodNotice  uint16 = 10 // NoticeRequest, NoticeReply
-	MethodLocks   uint16 = 11 // LocksRequest, LocksReply
+	MethodOwner   uint16 = 1 // OwnerRequest, OwnerReply
+	MethodRenew   uint16 = 2 // RenewRequest, RenewReply
+	MethodPlan    uint16 = 3 // PlanRequest, PlanReply
+	MethodCluster uint16 = 4 // ClusterRequest, ClusterReply
+	MethodFollow  uint16 = 5 // FollowRequest, FollowReply
 )
 
 // Codes of errors that a handler returns.

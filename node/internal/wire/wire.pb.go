@@ -127,7 +127,7 @@ func (x RenewReply_Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RenewReply_Answer.Descriptor instead.
 func (RenewReply_Answer) EnumDescriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{10, 0}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // Header opens every request. A request from a foreign cluster, or in a format version the receiver does not speak, is refused.
@@ -191,359 +191,29 @@ func (x *Header) GetVersion() uint32 {
 	return 0
 }
 
-type OpRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"` // a node that is not the owner may pass it on, once
-	Op            *fsmpb.Op              `protobuf:"bytes,4,opt,name=op,proto3" json:"op,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpRequest) Reset() {
-	*x = OpRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpRequest) ProtoMessage() {}
-
-func (x *OpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpRequest.ProtoReflect.Descriptor instead.
-func (*OpRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *OpRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *OpRequest) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *OpRequest) GetRelay() bool {
-	if x != nil {
-		return x.Relay
-	}
-	return false
-}
-
-func (x *OpRequest) GetOp() *fsmpb.Op {
-	if x != nil {
-		return x.Op
-	}
-	return nil
-}
-
-type OpReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
-	Result        *fsmpb.Result          `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
-	Hint          string                 `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"` // with NOT_OWNER: the node that may be
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpReply) Reset() {
-	*x = OpReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpReply) ProtoMessage() {}
-
-func (x *OpReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpReply.ProtoReflect.Descriptor instead.
-func (*OpReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *OpReply) GetOutcome() Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return Outcome_OUTCOME_UNSPECIFIED
-}
-
-func (x *OpReply) GetResult() *fsmpb.Result {
-	if x != nil {
-		return x.Result
-	}
-	return nil
-}
-
-func (x *OpReply) GetHint() string {
-	if x != nil {
-		return x.Hint
-	}
-	return ""
-}
-
-// AwaitRequest asks for the stored result of (session, seq) once it is no longer QUEUED, or for QUEUED after a while.
-type AwaitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
-	Session       uint64                 `protobuf:"varint,4,opt,name=session,proto3" json:"session,omitempty"`
-	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AwaitRequest) Reset() {
-	*x = AwaitRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AwaitRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AwaitRequest) ProtoMessage() {}
-
-func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
-func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *AwaitRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *AwaitRequest) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *AwaitRequest) GetRelay() bool {
-	if x != nil {
-		return x.Relay
-	}
-	return false
-}
-
-func (x *AwaitRequest) GetSession() uint64 {
-	if x != nil {
-		return x.Session
-	}
-	return 0
-}
-
-func (x *AwaitRequest) GetSeq() uint64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-type ReadRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
-	Key           []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadRequest) Reset() {
-	*x = ReadRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadRequest) ProtoMessage() {}
-
-func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
-func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *ReadRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *ReadRequest) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *ReadRequest) GetRelay() bool {
-	if x != nil {
-		return x.Relay
-	}
-	return false
-}
-
-func (x *ReadRequest) GetKey() []byte {
-	if x != nil {
-		return x.Key
-	}
-	return nil
-}
-
-type ReadReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
-	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
-	Found         bool                   `protobuf:"varint,3,opt,name=found,proto3" json:"found,omitempty"`
-	Record        *fsmpb.Record          `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadReply) Reset() {
-	*x = ReadReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadReply) ProtoMessage() {}
-
-func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
-func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *ReadReply) GetOutcome() Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return Outcome_OUTCOME_UNSPECIFIED
-}
-
-func (x *ReadReply) GetHint() string {
-	if x != nil {
-		return x.Hint
-	}
-	return ""
-}
-
-func (x *ReadReply) GetFound() bool {
-	if x != nil {
-		return x.Found
-	}
-	return false
-}
-
-func (x *ReadReply) GetRecord() *fsmpb.Record {
-	if x != nil {
-		return x.Record
-	}
-	return nil
-}
-
+// OwnerRequest asks the owner of a shard.
 type OwnerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Header *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Shard  uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Relay  bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"` // a node that is not the owner may pass it on, once
+	// Types that are valid to be assigned to Ask:
+	//
+	//	*OwnerRequest_Op
+	//	*OwnerRequest_Await
+	//	*OwnerRequest_Read
+	//	*OwnerRequest_Identify
+	//	*OwnerRequest_Observe
+	//	*OwnerRequest_Listen
+	//	*OwnerRequest_ListLocks
+	Ask           isOwnerRequest_Ask `protobuf_oneof:"ask"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OwnerRequest) Reset() {
 	*x = OwnerRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +225,7 @@ func (x *OwnerRequest) String() string {
 func (*OwnerRequest) ProtoMessage() {}
 
 func (x *OwnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +238,7 @@ func (x *OwnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRequest.ProtoReflect.Descriptor instead.
 func (*OwnerRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *OwnerRequest) GetHeader() *Header {
@@ -592,19 +262,143 @@ func (x *OwnerRequest) GetRelay() bool {
 	return false
 }
 
+func (x *OwnerRequest) GetAsk() isOwnerRequest_Ask {
+	if x != nil {
+		return x.Ask
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetOp() *fsmpb.Op {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_Op); ok {
+			return x.Op
+		}
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetAwait() *Await {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_Await); ok {
+			return x.Await
+		}
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetRead() *Read {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_Read); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetIdentify() *Identify {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_Identify); ok {
+			return x.Identify
+		}
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetObserve() *Observe {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_Observe); ok {
+			return x.Observe
+		}
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetListen() *Listen {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_Listen); ok {
+			return x.Listen
+		}
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetListLocks() *ListLocks {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_ListLocks); ok {
+			return x.ListLocks
+		}
+	}
+	return nil
+}
+
+type isOwnerRequest_Ask interface {
+	isOwnerRequest_Ask()
+}
+
+type OwnerRequest_Op struct {
+	Op *fsmpb.Op `protobuf:"bytes,4,opt,name=op,proto3,oneof"`
+}
+
+type OwnerRequest_Await struct {
+	Await *Await `protobuf:"bytes,5,opt,name=await,proto3,oneof"`
+}
+
+type OwnerRequest_Read struct {
+	Read *Read `protobuf:"bytes,6,opt,name=read,proto3,oneof"`
+}
+
+type OwnerRequest_Identify struct {
+	Identify *Identify `protobuf:"bytes,7,opt,name=identify,proto3,oneof"`
+}
+
+type OwnerRequest_Observe struct {
+	Observe *Observe `protobuf:"bytes,8,opt,name=observe,proto3,oneof"`
+}
+
+type OwnerRequest_Listen struct {
+	Listen *Listen `protobuf:"bytes,9,opt,name=listen,proto3,oneof"`
+}
+
+type OwnerRequest_ListLocks struct {
+	ListLocks *ListLocks `protobuf:"bytes,10,opt,name=list_locks,json=listLocks,proto3,oneof"`
+}
+
+func (*OwnerRequest_Op) isOwnerRequest_Ask() {}
+
+func (*OwnerRequest_Await) isOwnerRequest_Ask() {}
+
+func (*OwnerRequest_Read) isOwnerRequest_Ask() {}
+
+func (*OwnerRequest_Identify) isOwnerRequest_Ask() {}
+
+func (*OwnerRequest_Observe) isOwnerRequest_Ask() {}
+
+func (*OwnerRequest_Listen) isOwnerRequest_Ask() {}
+
+func (*OwnerRequest_ListLocks) isOwnerRequest_Ask() {}
+
+// OwnerReply answers it. With DONE there is the answer to what was asked.
 type OwnerReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
-	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
-	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
-	Token         uint64                 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
+	Hint    string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"` // with NOT_OWNER: the node that may be
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*OwnerReply_Result
+	//	*OwnerReply_Read
+	//	*OwnerReply_Identity
+	//	*OwnerReply_Leader
+	//	*OwnerReply_Notices
+	//	*OwnerReply_Locks
+	Answer        isOwnerReply_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OwnerReply) Reset() {
 	*x = OwnerReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +410,7 @@ func (x *OwnerReply) String() string {
 func (*OwnerReply) ProtoMessage() {}
 
 func (x *OwnerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +423,7 @@ func (x *OwnerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerReply.ProtoReflect.Descriptor instead.
 func (*OwnerReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OwnerReply) GetOutcome() Outcome {
@@ -646,45 +440,131 @@ func (x *OwnerReply) GetHint() string {
 	return ""
 }
 
-func (x *OwnerReply) GetNode() string {
+func (x *OwnerReply) GetAnswer() isOwnerReply_Answer {
 	if x != nil {
-		return x.Node
+		return x.Answer
 	}
-	return ""
+	return nil
 }
 
-func (x *OwnerReply) GetToken() uint64 {
+func (x *OwnerReply) GetResult() *fsmpb.Result {
 	if x != nil {
-		return x.Token
+		if x, ok := x.Answer.(*OwnerReply_Result); ok {
+			return x.Result
+		}
 	}
-	return 0
+	return nil
 }
 
-// RenewRequest renews all of a node's sessions with one owner.
-type RenewRequest struct {
+func (x *OwnerReply) GetRead() *ReadResult {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Read); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
+func (x *OwnerReply) GetIdentity() *Identity {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Identity); ok {
+			return x.Identity
+		}
+	}
+	return nil
+}
+
+func (x *OwnerReply) GetLeader() *Leader {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Leader); ok {
+			return x.Leader
+		}
+	}
+	return nil
+}
+
+func (x *OwnerReply) GetNotices() *Notices {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Notices); ok {
+			return x.Notices
+		}
+	}
+	return nil
+}
+
+func (x *OwnerReply) GetLocks() *LocksPage {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Locks); ok {
+			return x.Locks
+		}
+	}
+	return nil
+}
+
+type isOwnerReply_Answer interface {
+	isOwnerReply_Answer()
+}
+
+type OwnerReply_Result struct {
+	Result *fsmpb.Result `protobuf:"bytes,4,opt,name=result,proto3,oneof"` // of an operation, also one that was awaited
+}
+
+type OwnerReply_Read struct {
+	Read *ReadResult `protobuf:"bytes,6,opt,name=read,proto3,oneof"`
+}
+
+type OwnerReply_Identity struct {
+	Identity *Identity `protobuf:"bytes,7,opt,name=identity,proto3,oneof"`
+}
+
+type OwnerReply_Leader struct {
+	Leader *Leader `protobuf:"bytes,8,opt,name=leader,proto3,oneof"`
+}
+
+type OwnerReply_Notices struct {
+	Notices *Notices `protobuf:"bytes,9,opt,name=notices,proto3,oneof"`
+}
+
+type OwnerReply_Locks struct {
+	Locks *LocksPage `protobuf:"bytes,10,opt,name=locks,proto3,oneof"`
+}
+
+func (*OwnerReply_Result) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Read) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Identity) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Leader) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Notices) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Locks) isOwnerReply_Answer() {}
+
+// Await asks for the stored result of (session, seq) once it is no longer QUEUED, or for QUEUED after a while.
+type Await struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
-	Sessions      []*SessionRef          `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RenewRequest) Reset() {
-	*x = RenewRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+func (x *Await) Reset() {
+	*x = Await{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RenewRequest) String() string {
+func (x *Await) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RenewRequest) ProtoMessage() {}
+func (*Await) ProtoMessage() {}
 
-func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+func (x *Await) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,255 +575,303 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
-func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+// Deprecated: Use Await.ProtoReflect.Descriptor instead.
+func (*Await) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *RenewRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *RenewRequest) GetRelay() bool {
-	if x != nil {
-		return x.Relay
-	}
-	return false
-}
-
-func (x *RenewRequest) GetSessions() []*SessionRef {
-	if x != nil {
-		return x.Sessions
-	}
-	return nil
-}
-
-type SessionRef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionRef) Reset() {
-	*x = SessionRef{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionRef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionRef) ProtoMessage() {}
-
-func (x *SessionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
-func (*SessionRef) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *SessionRef) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *SessionRef) GetSession() uint64 {
+func (x *Await) GetSession() uint64 {
 	if x != nil {
 		return x.Session
 	}
 	return 0
 }
 
-type RenewReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Answers       []RenewReply_Answer    `protobuf:"varint,1,rep,packed,name=answers,proto3,enum=oarlock.wire.v1.RenewReply_Answer" json:"answers,omitempty"` // in the order of the request
-	Hints         []string               `protobuf:"bytes,2,rep,name=hints,proto3" json:"hints,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RenewReply) Reset() {
-	*x = RenewReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RenewReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RenewReply) ProtoMessage() {}
-
-func (x *RenewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
+func (x *Await) GetSeq() uint64 {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
-func (*RenewReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *RenewReply) GetAnswers() []RenewReply_Answer {
-	if x != nil {
-		return x.Answers
-	}
-	return nil
-}
-
-func (x *RenewReply) GetHints() []string {
-	if x != nil {
-		return x.Hints
-	}
-	return nil
-}
-
-// ObserveRequest asks who leads the election name, once that differs from what the asker has seen, or after a while.
-type ObserveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
-	Name          []byte                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	Seen          bool                   `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`                            // the fields below say what: else it is answered at once
-	Token         uint64                 `protobuf:"varint,6,opt,name=token,proto3" json:"token,omitempty"`                          // 0: nobody led
-	ValueHash     uint64                 `protobuf:"varint,7,opt,name=value_hash,json=valueHash,proto3" json:"value_hash,omitempty"` // of the value
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ObserveRequest) Reset() {
-	*x = ObserveRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ObserveRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ObserveRequest) ProtoMessage() {}
-
-func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
-func (*ObserveRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *ObserveRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *ObserveRequest) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
+		return x.Seq
 	}
 	return 0
 }
 
-func (x *ObserveRequest) GetRelay() bool {
+type Read struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Read) Reset() {
+	*x = Read{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Read) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Read) ProtoMessage() {}
+
+func (x *Read) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[4]
 	if x != nil {
-		return x.Relay
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Read.ProtoReflect.Descriptor instead.
+func (*Read) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Read) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+type ReadResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	Record        *fsmpb.Record          `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadResult) Reset() {
+	*x = ReadResult{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadResult) ProtoMessage() {}
+
+func (x *ReadResult) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadResult.ProtoReflect.Descriptor instead.
+func (*ReadResult) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ReadResult) GetFound() bool {
+	if x != nil {
+		return x.Found
 	}
 	return false
 }
 
-func (x *ObserveRequest) GetName() []byte {
+func (x *ReadResult) GetRecord() *fsmpb.Record {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+// Identify asks who the owner is.
+type Identify struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Identify) Reset() {
+	*x = Identify{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Identify) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Identify) ProtoMessage() {}
+
+func (x *Identify) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Identify.ProtoReflect.Descriptor instead.
+func (*Identify) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+}
+
+type Identity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Identity) Reset() {
+	*x = Identity{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Identity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Identity) ProtoMessage() {}
+
+func (x *Identity) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Identity.ProtoReflect.Descriptor instead.
+func (*Identity) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Identity) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Identity) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// Observe asks who leads the election name, once that differs from what the asker has seen, or after a while.
+type Observe struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Seen          bool                   `protobuf:"varint,2,opt,name=seen,proto3" json:"seen,omitempty"`                            // the fields below say what: else it is answered at once
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`                          // 0: nobody led
+	ValueHash     uint64                 `protobuf:"varint,4,opt,name=value_hash,json=valueHash,proto3" json:"value_hash,omitempty"` // of the value
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Observe) Reset() {
+	*x = Observe{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Observe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Observe) ProtoMessage() {}
+
+func (x *Observe) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Observe.ProtoReflect.Descriptor instead.
+func (*Observe) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Observe) GetName() []byte {
 	if x != nil {
 		return x.Name
 	}
 	return nil
 }
 
-func (x *ObserveRequest) GetSeen() bool {
+func (x *Observe) GetSeen() bool {
 	if x != nil {
 		return x.Seen
 	}
 	return false
 }
 
-func (x *ObserveRequest) GetToken() uint64 {
+func (x *Observe) GetToken() uint64 {
 	if x != nil {
 		return x.Token
 	}
 	return 0
 }
 
-func (x *ObserveRequest) GetValueHash() uint64 {
+func (x *Observe) GetValueHash() uint64 {
 	if x != nil {
 		return x.ValueHash
 	}
 	return 0
 }
 
-type ObserveReply struct {
+type Leader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
-	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
-	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"` // 0: nobody leads
-	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
-	Value         []byte                 `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	Token         uint64                 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"` // 0: nobody leads
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ObserveReply) Reset() {
-	*x = ObserveReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+func (x *Leader) Reset() {
+	*x = Leader{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ObserveReply) String() string {
+func (x *Leader) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ObserveReply) ProtoMessage() {}
+func (*Leader) ProtoMessage() {}
 
-func (x *ObserveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+func (x *Leader) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,70 +882,57 @@ func (x *ObserveReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
-func (*ObserveReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+// Deprecated: Use Leader.ProtoReflect.Descriptor instead.
+func (*Leader) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ObserveReply) GetOutcome() Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return Outcome_OUTCOME_UNSPECIFIED
-}
-
-func (x *ObserveReply) GetHint() string {
-	if x != nil {
-		return x.Hint
-	}
-	return ""
-}
-
-func (x *ObserveReply) GetToken() uint64 {
+func (x *Leader) GetToken() uint64 {
 	if x != nil {
 		return x.Token
 	}
 	return 0
 }
 
-func (x *ObserveReply) GetNode() string {
+func (x *Leader) GetNode() string {
 	if x != nil {
 		return x.Node
 	}
 	return ""
 }
 
-func (x *ObserveReply) GetValue() []byte {
+func (x *Leader) GetValue() []byte {
 	if x != nil {
 		return x.Value
 	}
 	return nil
 }
 
-// FollowRequest asks how far a replica is, after a linearizable read there.
-type FollowRequest struct {
+// Listen asks what happened to the grants of a node's sessions since the cursor, once something did, or after a while.
+type Listen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`    // whose sessions
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // token of the ownership that the cursor belongs to; 0: none
+	Cursor        uint64                 `protobuf:"varint,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *FollowRequest) Reset() {
-	*x = FollowRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+func (x *Listen) Reset() {
+	*x = Listen{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *FollowRequest) String() string {
+func (x *Listen) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*FollowRequest) ProtoMessage() {}
+func (*Listen) ProtoMessage() {}
 
-func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+func (x *Listen) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,156 +943,26 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
-func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+// Deprecated: Use Listen.ProtoReflect.Descriptor instead.
+func (*Listen) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *FollowRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *FollowRequest) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-type FollowReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
-	Applied       uint64                 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"` // index of the last entry in its state
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FollowReply) Reset() {
-	*x = FollowReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FollowReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FollowReply) ProtoMessage() {}
-
-func (x *FollowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
-func (*FollowReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *FollowReply) GetOutcome() Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return Outcome_OUTCOME_UNSPECIFIED
-}
-
-func (x *FollowReply) GetApplied() uint64 {
-	if x != nil {
-		return x.Applied
-	}
-	return 0
-}
-
-// NoticeRequest asks what happened to the grants of the asking node's sessions since the cursor, once something did, or after a while.
-type NoticeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
-	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`    // whose sessions
-	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // token of the ownership that the cursor belongs to; 0: none
-	Cursor        uint64                 `protobuf:"varint,6,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NoticeRequest) Reset() {
-	*x = NoticeRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NoticeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NoticeRequest) ProtoMessage() {}
-
-func (x *NoticeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NoticeRequest.ProtoReflect.Descriptor instead.
-func (*NoticeRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *NoticeRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *NoticeRequest) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *NoticeRequest) GetRelay() bool {
-	if x != nil {
-		return x.Relay
-	}
-	return false
-}
-
-func (x *NoticeRequest) GetNode() string {
+func (x *Listen) GetNode() string {
 	if x != nil {
 		return x.Node
 	}
 	return ""
 }
 
-func (x *NoticeRequest) GetEpoch() uint64 {
+func (x *Listen) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *NoticeRequest) GetCursor() uint64 {
+func (x *Listen) GetCursor() uint64 {
 	if x != nil {
 		return x.Cursor
 	}
@@ -1194,7 +979,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +991,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1004,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Notice) GetToken() uint64 {
@@ -1236,35 +1021,33 @@ func (x *Notice) GetEnded() bool {
 	return false
 }
 
-type NoticeReply struct {
+type Notices struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
-	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Cursor        uint64                 `protobuf:"varint,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Notices       []*Notice              `protobuf:"bytes,5,rep,name=notices,proto3" json:"notices,omitempty"`
-	Resync        bool                   `protobuf:"varint,6,opt,name=resync,proto3" json:"resync,omitempty"`        // the cursor is unknown or too old: held has all there is
-	Held          []uint64               `protobuf:"varint,7,rep,packed,name=held,proto3" json:"held,omitempty"`     // tokens of all grants of the node's sessions
-	Revoke        []uint64               `protobuf:"varint,8,rep,packed,name=revoke,proto3" json:"revoke,omitempty"` // those of them whose holders were asked to give them up
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Cursor        uint64                 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Notices       []*Notice              `protobuf:"bytes,3,rep,name=notices,proto3" json:"notices,omitempty"`
+	Resync        bool                   `protobuf:"varint,4,opt,name=resync,proto3" json:"resync,omitempty"`        // the cursor is unknown or too old: held has all there is
+	Held          []uint64               `protobuf:"varint,5,rep,packed,name=held,proto3" json:"held,omitempty"`     // tokens of all grants of the node's sessions
+	Revoke        []uint64               `protobuf:"varint,6,rep,packed,name=revoke,proto3" json:"revoke,omitempty"` // those of them whose holders were asked to give them up
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *NoticeReply) Reset() {
-	*x = NoticeReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+func (x *Notices) Reset() {
+	*x = Notices{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *NoticeReply) String() string {
+func (x *Notices) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*NoticeReply) ProtoMessage() {}
+func (*Notices) ProtoMessage() {}
 
-func (x *NoticeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+func (x *Notices) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,94 +1058,77 @@ func (x *NoticeReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use NoticeReply.ProtoReflect.Descriptor instead.
-func (*NoticeReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+// Deprecated: Use Notices.ProtoReflect.Descriptor instead.
+func (*Notices) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *NoticeReply) GetOutcome() Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return Outcome_OUTCOME_UNSPECIFIED
-}
-
-func (x *NoticeReply) GetHint() string {
-	if x != nil {
-		return x.Hint
-	}
-	return ""
-}
-
-func (x *NoticeReply) GetEpoch() uint64 {
+func (x *Notices) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *NoticeReply) GetCursor() uint64 {
+func (x *Notices) GetCursor() uint64 {
 	if x != nil {
 		return x.Cursor
 	}
 	return 0
 }
 
-func (x *NoticeReply) GetNotices() []*Notice {
+func (x *Notices) GetNotices() []*Notice {
 	if x != nil {
 		return x.Notices
 	}
 	return nil
 }
 
-func (x *NoticeReply) GetResync() bool {
+func (x *Notices) GetResync() bool {
 	if x != nil {
 		return x.Resync
 	}
 	return false
 }
 
-func (x *NoticeReply) GetHeld() []uint64 {
+func (x *Notices) GetHeld() []uint64 {
 	if x != nil {
 		return x.Held
 	}
 	return nil
 }
 
-func (x *NoticeReply) GetRevoke() []uint64 {
+func (x *Notices) GetRevoke() []uint64 {
 	if x != nil {
 		return x.Revoke
 	}
 	return nil
 }
 
-// LocksRequest asks for locks, in the order of names.
-type LocksRequest struct {
+// ListLocks asks for locks, in the order of names.
+type ListLocks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
-	Prefix        string                 `protobuf:"bytes,4,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	After         string                 `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LocksRequest) Reset() {
-	*x = LocksRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+func (x *ListLocks) Reset() {
+	*x = ListLocks{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LocksRequest) String() string {
+func (x *ListLocks) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LocksRequest) ProtoMessage() {}
+func (*ListLocks) ProtoMessage() {}
 
-func (x *LocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+func (x *ListLocks) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,71 +1139,48 @@ func (x *LocksRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LocksRequest.ProtoReflect.Descriptor instead.
-func (*LocksRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+// Deprecated: Use ListLocks.ProtoReflect.Descriptor instead.
+func (*ListLocks) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *LocksRequest) GetHeader() *Header {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *LocksRequest) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
-}
-
-func (x *LocksRequest) GetRelay() bool {
-	if x != nil {
-		return x.Relay
-	}
-	return false
-}
-
-func (x *LocksRequest) GetPrefix() string {
+func (x *ListLocks) GetPrefix() string {
 	if x != nil {
 		return x.Prefix
 	}
 	return ""
 }
 
-func (x *LocksRequest) GetAfter() string {
+func (x *ListLocks) GetAfter() string {
 	if x != nil {
 		return x.After
 	}
 	return ""
 }
 
-type LocksReply struct {
+type LocksPage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
-	Hint          string                 `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
-	Locks         []*LockInfo            `protobuf:"bytes,3,rep,name=locks,proto3" json:"locks,omitempty"`
-	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	Locks         []*LockInfo            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LocksReply) Reset() {
-	*x = LocksReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+func (x *LocksPage) Reset() {
+	*x = LocksPage{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LocksReply) String() string {
+func (x *LocksPage) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LocksReply) ProtoMessage() {}
+func (*LocksPage) ProtoMessage() {}
 
-func (x *LocksReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+func (x *LocksPage) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,33 +1191,19 @@ func (x *LocksReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LocksReply.ProtoReflect.Descriptor instead.
-func (*LocksReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+// Deprecated: Use LocksPage.ProtoReflect.Descriptor instead.
+func (*LocksPage) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *LocksReply) GetOutcome() Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return Outcome_OUTCOME_UNSPECIFIED
-}
-
-func (x *LocksReply) GetHint() string {
-	if x != nil {
-		return x.Hint
-	}
-	return ""
-}
-
-func (x *LocksReply) GetLocks() []*LockInfo {
+func (x *LocksPage) GetLocks() []*LockInfo {
 	if x != nil {
 		return x.Locks
 	}
 	return nil
 }
 
-func (x *LocksReply) GetMore() bool {
+func (x *LocksPage) GetMore() bool {
 	if x != nil {
 		return x.More
 	}
@@ -1493,7 +1222,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1234,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1247,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LockInfo) GetName() string {
@@ -1562,7 +1291,7 @@ type LockParty struct {
 
 func (x *LockParty) Reset() {
 	*x = LockParty{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1303,7 @@ func (x *LockParty) String() string {
 func (*LockParty) ProtoMessage() {}
 
 func (x *LockParty) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1316,7 @@ func (x *LockParty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockParty.ProtoReflect.Descriptor instead.
 func (*LockParty) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LockParty) GetNode() string {
@@ -1623,6 +1352,276 @@ func (x *LockParty) GetShared() bool {
 		return x.Shared
 	}
 	return false
+}
+
+// RenewRequest renews all of a node's sessions with one owner.
+type RenewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Relay         bool                   `protobuf:"varint,3,opt,name=relay,proto3" json:"relay,omitempty"`
+	Sessions      []*SessionRef          `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RenewRequest) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *RenewRequest) GetRelay() bool {
+	if x != nil {
+		return x.Relay
+	}
+	return false
+}
+
+func (x *RenewRequest) GetSessions() []*SessionRef {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+type SessionRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRef) Reset() {
+	*x = SessionRef{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRef) ProtoMessage() {}
+
+func (x *SessionRef) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
+func (*SessionRef) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SessionRef) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *SessionRef) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+type RenewReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Answers       []RenewReply_Answer    `protobuf:"varint,1,rep,packed,name=answers,proto3,enum=oarlock.wire.v1.RenewReply_Answer" json:"answers,omitempty"` // in the order of the request
+	Hints         []string               `protobuf:"bytes,2,rep,name=hints,proto3" json:"hints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewReply) Reset() {
+	*x = RenewReply{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewReply) ProtoMessage() {}
+
+func (x *RenewReply) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
+func (*RenewReply) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RenewReply) GetAnswers() []RenewReply_Answer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *RenewReply) GetHints() []string {
+	if x != nil {
+		return x.Hints
+	}
+	return nil
+}
+
+// FollowRequest asks how far a replica is, after a linearizable read there.
+type FollowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *FollowRequest) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+type FollowReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"`
+	Applied       uint64                 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"` // index of the last entry in its state
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowReply) Reset() {
+	*x = FollowReply{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowReply) ProtoMessage() {}
+
+func (x *FollowReply) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
+func (*FollowReply) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FollowReply) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *FollowReply) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
 }
 
 // Plan is a founding plan. All its nodes store it before any of them starts.
@@ -2040,42 +2039,88 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x06Header\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\rR\aversion\"\x8c\x01\n" +
-	"\tOpRequest\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\"\n" +
-	"\x02op\x18\x04 \x01(\v2\x12.oarlock.fsm.v1.OpR\x02op\"\x81\x01\n" +
-	"\aOpReply\x122\n" +
-	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12.\n" +
-	"\x06result\x18\x02 \x01(\v2\x16.oarlock.fsm.v1.ResultR\x06result\x12\x12\n" +
-	"\x04hint\x18\x03 \x01(\tR\x04hint\"\x97\x01\n" +
-	"\fAwaitRequest\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x18\n" +
-	"\asession\x18\x04 \x01(\x04R\asession\x12\x10\n" +
-	"\x03seq\x18\x05 \x01(\x04R\x03seq\"|\n" +
-	"\vReadRequest\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\fR\x03key\"\x99\x01\n" +
-	"\tReadReply\x122\n" +
-	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
-	"\x04hint\x18\x02 \x01(\tR\x04hint\x12\x14\n" +
-	"\x05found\x18\x03 \x01(\bR\x05found\x12.\n" +
-	"\x06record\x18\x04 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x06record\"k\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\"\xd4\x03\n" +
 	"\fOwnerRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05relay\x18\x03 \x01(\bR\x05relay\"~\n" +
+	"\x05relay\x18\x03 \x01(\bR\x05relay\x12$\n" +
+	"\x02op\x18\x04 \x01(\v2\x12.oarlock.fsm.v1.OpH\x00R\x02op\x12.\n" +
+	"\x05await\x18\x05 \x01(\v2\x16.oarlock.wire.v1.AwaitH\x00R\x05await\x12+\n" +
+	"\x04read\x18\x06 \x01(\v2\x15.oarlock.wire.v1.ReadH\x00R\x04read\x127\n" +
+	"\bidentify\x18\a \x01(\v2\x19.oarlock.wire.v1.IdentifyH\x00R\bidentify\x124\n" +
+	"\aobserve\x18\b \x01(\v2\x18.oarlock.wire.v1.ObserveH\x00R\aobserve\x121\n" +
+	"\x06listen\x18\t \x01(\v2\x17.oarlock.wire.v1.ListenH\x00R\x06listen\x12;\n" +
+	"\n" +
+	"list_locks\x18\n" +
+	" \x01(\v2\x1a.oarlock.wire.v1.ListLocksH\x00R\tlistLocksB\x05\n" +
+	"\x03ask\"\x99\x03\n" +
 	"\n" +
 	"OwnerReply\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
-	"\x04hint\x18\x02 \x01(\tR\x04hint\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\x04R\x05token\"\x8e\x01\n" +
+	"\x04hint\x18\x02 \x01(\tR\x04hint\x120\n" +
+	"\x06result\x18\x04 \x01(\v2\x16.oarlock.fsm.v1.ResultH\x00R\x06result\x121\n" +
+	"\x04read\x18\x06 \x01(\v2\x1b.oarlock.wire.v1.ReadResultH\x00R\x04read\x127\n" +
+	"\bidentity\x18\a \x01(\v2\x19.oarlock.wire.v1.IdentityH\x00R\bidentity\x121\n" +
+	"\x06leader\x18\b \x01(\v2\x17.oarlock.wire.v1.LeaderH\x00R\x06leader\x124\n" +
+	"\anotices\x18\t \x01(\v2\x18.oarlock.wire.v1.NoticesH\x00R\anotices\x122\n" +
+	"\x05locks\x18\n" +
+	" \x01(\v2\x1a.oarlock.wire.v1.LocksPageH\x00R\x05locksB\b\n" +
+	"\x06answer\"3\n" +
+	"\x05Await\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x18\n" +
+	"\x04Read\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\"R\n" +
+	"\n" +
+	"ReadResult\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12.\n" +
+	"\x06record\x18\x02 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x06record\"\n" +
+	"\n" +
+	"\bIdentify\"4\n" +
+	"\bIdentity\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\"f\n" +
+	"\aObserve\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
+	"\x04seen\x18\x02 \x01(\bR\x04seen\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x1d\n" +
+	"\n" +
+	"value_hash\x18\x04 \x01(\x04R\tvalueHash\"H\n" +
+	"\x06Leader\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\"J\n" +
+	"\x06Listen\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\x04R\x06cursor\"4\n" +
+	"\x06Notice\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xae\x01\n" +
+	"\aNotices\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\x04R\x06cursor\x121\n" +
+	"\anotices\x18\x03 \x03(\v2\x17.oarlock.wire.v1.NoticeR\anotices\x12\x16\n" +
+	"\x06resync\x18\x04 \x01(\bR\x06resync\x12\x12\n" +
+	"\x04held\x18\x05 \x03(\x04R\x04held\x12\x16\n" +
+	"\x06revoke\x18\x06 \x03(\x04R\x06revoke\"9\n" +
+	"\tListLocks\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"P\n" +
+	"\tLocksPage\x12/\n" +
+	"\x05locks\x18\x01 \x03(\v2\x19.oarlock.wire.v1.LockInfoR\x05locks\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xa4\x01\n" +
+	"\bLockInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\apermits\x18\x02 \x01(\rR\apermits\x124\n" +
+	"\aholders\x18\x03 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\aholders\x124\n" +
+	"\awaiters\x18\x04 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\awaiters\"u\n" +
+	"\tLockParty\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x10\n" +
+	"\x03age\x18\x03 \x01(\x03R\x03age\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x16\n" +
+	"\x06shared\x18\x05 \x01(\bR\x06shared\"\x8e\x01\n" +
 	"\fRenewRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05relay\x18\x03 \x01(\bR\x05relay\x127\n" +
@@ -2093,70 +2138,13 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\aRENEWED\x10\x01\x12\b\n" +
 	"\x04GONE\x10\x02\x12\r\n" +
 	"\tNOT_OWNER\x10\x03\x12\b\n" +
-	"\x04BUSY\x10\x04\"\xca\x01\n" +
-	"\x0eObserveRequest\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\fR\x04name\x12\x12\n" +
-	"\x04seen\x18\x05 \x01(\bR\x04seen\x12\x14\n" +
-	"\x05token\x18\x06 \x01(\x04R\x05token\x12\x1d\n" +
-	"\n" +
-	"value_hash\x18\a \x01(\x04R\tvalueHash\"\x96\x01\n" +
-	"\fObserveReply\x122\n" +
-	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
-	"\x04hint\x18\x02 \x01(\tR\x04hint\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"V\n" +
+	"\x04BUSY\x10\x04\"V\n" +
 	"\rFollowRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\"[\n" +
 	"\vFollowReply\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x18\n" +
-	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\xae\x01\n" +
-	"\rNoticeRequest\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x06cursor\x18\x06 \x01(\x04R\x06cursor\"4\n" +
-	"\x06Notice\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xfa\x01\n" +
-	"\vNoticeReply\x122\n" +
-	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
-	"\x04hint\x18\x02 \x01(\tR\x04hint\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\x04R\x06cursor\x121\n" +
-	"\anotices\x18\x05 \x03(\v2\x17.oarlock.wire.v1.NoticeR\anotices\x12\x16\n" +
-	"\x06resync\x18\x06 \x01(\bR\x06resync\x12\x12\n" +
-	"\x04held\x18\a \x03(\x04R\x04held\x12\x16\n" +
-	"\x06revoke\x18\b \x03(\x04R\x06revoke\"\x99\x01\n" +
-	"\fLocksRequest\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
-	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
-	"\x05relay\x18\x03 \x01(\bR\x05relay\x12\x16\n" +
-	"\x06prefix\x18\x04 \x01(\tR\x06prefix\x12\x14\n" +
-	"\x05after\x18\x05 \x01(\tR\x05after\"\x99\x01\n" +
-	"\n" +
-	"LocksReply\x122\n" +
-	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
-	"\x04hint\x18\x02 \x01(\tR\x04hint\x12/\n" +
-	"\x05locks\x18\x03 \x03(\v2\x19.oarlock.wire.v1.LockInfoR\x05locks\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xa4\x01\n" +
-	"\bLockInfo\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\apermits\x18\x02 \x01(\rR\apermits\x124\n" +
-	"\aholders\x18\x03 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\aholders\x124\n" +
-	"\awaiters\x18\x04 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\awaiters\"u\n" +
-	"\tLockParty\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x10\n" +
-	"\x03age\x18\x03 \x01(\x03R\x03age\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\fR\x05value\x12\x16\n" +
-	"\x06shared\x18\x05 \x01(\bR\x06shared\"\xdf\x01\n" +
+	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\xdf\x01\n" +
 	"\x04Plan\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -2208,27 +2196,27 @@ var file_node_internal_wire_wire_proto_goTypes = []any{
 	(Outcome)(0),           // 0: oarlock.wire.v1.Outcome
 	(RenewReply_Answer)(0), // 1: oarlock.wire.v1.RenewReply.Answer
 	(*Header)(nil),         // 2: oarlock.wire.v1.Header
-	(*OpRequest)(nil),      // 3: oarlock.wire.v1.OpRequest
-	(*OpReply)(nil),        // 4: oarlock.wire.v1.OpReply
-	(*AwaitRequest)(nil),   // 5: oarlock.wire.v1.AwaitRequest
-	(*ReadRequest)(nil),    // 6: oarlock.wire.v1.ReadRequest
-	(*ReadReply)(nil),      // 7: oarlock.wire.v1.ReadReply
-	(*OwnerRequest)(nil),   // 8: oarlock.wire.v1.OwnerRequest
-	(*OwnerReply)(nil),     // 9: oarlock.wire.v1.OwnerReply
-	(*RenewRequest)(nil),   // 10: oarlock.wire.v1.RenewRequest
-	(*SessionRef)(nil),     // 11: oarlock.wire.v1.SessionRef
-	(*RenewReply)(nil),     // 12: oarlock.wire.v1.RenewReply
-	(*ObserveRequest)(nil), // 13: oarlock.wire.v1.ObserveRequest
-	(*ObserveReply)(nil),   // 14: oarlock.wire.v1.ObserveReply
-	(*FollowRequest)(nil),  // 15: oarlock.wire.v1.FollowRequest
-	(*FollowReply)(nil),    // 16: oarlock.wire.v1.FollowReply
-	(*NoticeRequest)(nil),  // 17: oarlock.wire.v1.NoticeRequest
-	(*Notice)(nil),         // 18: oarlock.wire.v1.Notice
-	(*NoticeReply)(nil),    // 19: oarlock.wire.v1.NoticeReply
-	(*LocksRequest)(nil),   // 20: oarlock.wire.v1.LocksRequest
-	(*LocksReply)(nil),     // 21: oarlock.wire.v1.LocksReply
-	(*LockInfo)(nil),       // 22: oarlock.wire.v1.LockInfo
-	(*LockParty)(nil),      // 23: oarlock.wire.v1.LockParty
+	(*OwnerRequest)(nil),   // 3: oarlock.wire.v1.OwnerRequest
+	(*OwnerReply)(nil),     // 4: oarlock.wire.v1.OwnerReply
+	(*Await)(nil),          // 5: oarlock.wire.v1.Await
+	(*Read)(nil),           // 6: oarlock.wire.v1.Read
+	(*ReadResult)(nil),     // 7: oarlock.wire.v1.ReadResult
+	(*Identify)(nil),       // 8: oarlock.wire.v1.Identify
+	(*Identity)(nil),       // 9: oarlock.wire.v1.Identity
+	(*Observe)(nil),        // 10: oarlock.wire.v1.Observe
+	(*Leader)(nil),         // 11: oarlock.wire.v1.Leader
+	(*Listen)(nil),         // 12: oarlock.wire.v1.Listen
+	(*Notice)(nil),         // 13: oarlock.wire.v1.Notice
+	(*Notices)(nil),        // 14: oarlock.wire.v1.Notices
+	(*ListLocks)(nil),      // 15: oarlock.wire.v1.ListLocks
+	(*LocksPage)(nil),      // 16: oarlock.wire.v1.LocksPage
+	(*LockInfo)(nil),       // 17: oarlock.wire.v1.LockInfo
+	(*LockParty)(nil),      // 18: oarlock.wire.v1.LockParty
+	(*RenewRequest)(nil),   // 19: oarlock.wire.v1.RenewRequest
+	(*SessionRef)(nil),     // 20: oarlock.wire.v1.SessionRef
+	(*RenewReply)(nil),     // 21: oarlock.wire.v1.RenewReply
+	(*FollowRequest)(nil),  // 22: oarlock.wire.v1.FollowRequest
+	(*FollowReply)(nil),    // 23: oarlock.wire.v1.FollowReply
 	(*Plan)(nil),           // 24: oarlock.wire.v1.Plan
 	(*ReplicaSet)(nil),     // 25: oarlock.wire.v1.ReplicaSet
 	(*Replica)(nil),        // 26: oarlock.wire.v1.Replica
@@ -2241,31 +2229,31 @@ var file_node_internal_wire_wire_proto_goTypes = []any{
 	(*fsmpb.Record)(nil),   // 33: oarlock.fsm.v1.Record
 }
 var file_node_internal_wire_wire_proto_depIdxs = []int32{
-	2,  // 0: oarlock.wire.v1.OpRequest.header:type_name -> oarlock.wire.v1.Header
-	31, // 1: oarlock.wire.v1.OpRequest.op:type_name -> oarlock.fsm.v1.Op
-	0,  // 2: oarlock.wire.v1.OpReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	32, // 3: oarlock.wire.v1.OpReply.result:type_name -> oarlock.fsm.v1.Result
-	2,  // 4: oarlock.wire.v1.AwaitRequest.header:type_name -> oarlock.wire.v1.Header
-	2,  // 5: oarlock.wire.v1.ReadRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 6: oarlock.wire.v1.ReadReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	33, // 7: oarlock.wire.v1.ReadReply.record:type_name -> oarlock.fsm.v1.Record
-	2,  // 8: oarlock.wire.v1.OwnerRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 9: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	2,  // 10: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
-	11, // 11: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
-	1,  // 12: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
-	2,  // 13: oarlock.wire.v1.ObserveRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 14: oarlock.wire.v1.ObserveReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	2,  // 15: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 16: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	2,  // 17: oarlock.wire.v1.NoticeRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 18: oarlock.wire.v1.NoticeReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	18, // 19: oarlock.wire.v1.NoticeReply.notices:type_name -> oarlock.wire.v1.Notice
-	2,  // 20: oarlock.wire.v1.LocksRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 21: oarlock.wire.v1.LocksReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	22, // 22: oarlock.wire.v1.LocksReply.locks:type_name -> oarlock.wire.v1.LockInfo
-	23, // 23: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
-	23, // 24: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
+	2,  // 0: oarlock.wire.v1.OwnerRequest.header:type_name -> oarlock.wire.v1.Header
+	31, // 1: oarlock.wire.v1.OwnerRequest.op:type_name -> oarlock.fsm.v1.Op
+	5,  // 2: oarlock.wire.v1.OwnerRequest.await:type_name -> oarlock.wire.v1.Await
+	6,  // 3: oarlock.wire.v1.OwnerRequest.read:type_name -> oarlock.wire.v1.Read
+	8,  // 4: oarlock.wire.v1.OwnerRequest.identify:type_name -> oarlock.wire.v1.Identify
+	10, // 5: oarlock.wire.v1.OwnerRequest.observe:type_name -> oarlock.wire.v1.Observe
+	12, // 6: oarlock.wire.v1.OwnerRequest.listen:type_name -> oarlock.wire.v1.Listen
+	15, // 7: oarlock.wire.v1.OwnerRequest.list_locks:type_name -> oarlock.wire.v1.ListLocks
+	0,  // 8: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	32, // 9: oarlock.wire.v1.OwnerReply.result:type_name -> oarlock.fsm.v1.Result
+	7,  // 10: oarlock.wire.v1.OwnerReply.read:type_name -> oarlock.wire.v1.ReadResult
+	9,  // 11: oarlock.wire.v1.OwnerReply.identity:type_name -> oarlock.wire.v1.Identity
+	11, // 12: oarlock.wire.v1.OwnerReply.leader:type_name -> oarlock.wire.v1.Leader
+	14, // 13: oarlock.wire.v1.OwnerReply.notices:type_name -> oarlock.wire.v1.Notices
+	16, // 14: oarlock.wire.v1.OwnerReply.locks:type_name -> oarlock.wire.v1.LocksPage
+	33, // 15: oarlock.wire.v1.ReadResult.record:type_name -> oarlock.fsm.v1.Record
+	13, // 16: oarlock.wire.v1.Notices.notices:type_name -> oarlock.wire.v1.Notice
+	17, // 17: oarlock.wire.v1.LocksPage.locks:type_name -> oarlock.wire.v1.LockInfo
+	18, // 18: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
+	18, // 19: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
+	2,  // 20: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
+	20, // 21: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
+	1,  // 22: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
+	2,  // 23: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 24: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
 	25, // 25: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
 	26, // 26: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
 	2,  // 27: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
@@ -2284,6 +2272,23 @@ func init() { file_node_internal_wire_wire_proto_init() }
 func file_node_internal_wire_wire_proto_init() {
 	if File_node_internal_wire_wire_proto != nil {
 		return
+	}
+	file_node_internal_wire_wire_proto_msgTypes[1].OneofWrappers = []any{
+		(*OwnerRequest_Op)(nil),
+		(*OwnerRequest_Await)(nil),
+		(*OwnerRequest_Read)(nil),
+		(*OwnerRequest_Identify)(nil),
+		(*OwnerRequest_Observe)(nil),
+		(*OwnerRequest_Listen)(nil),
+		(*OwnerRequest_ListLocks)(nil),
+	}
+	file_node_internal_wire_wire_proto_msgTypes[2].OneofWrappers = []any{
+		(*OwnerReply_Result)(nil),
+		(*OwnerReply_Read)(nil),
+		(*OwnerReply_Identity)(nil),
+		(*OwnerReply_Leader)(nil),
+		(*OwnerReply_Notices)(nil),
+		(*OwnerReply_Locks)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
