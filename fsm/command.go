@@ -101,6 +101,9 @@ func body(op *fsmpb.Op) proto.Message {
 	case *fsmpb.Op_Touch:
 		return k.Touch
 	}
+	if m := bodyOfConfig(op); m != nil {
+		return m
+	}
 	return bodyOfHold(op)
 }
 
@@ -173,15 +176,8 @@ func faultIn(op *fsmpb.Op) string {
 			return "cancels nothing or itself"
 		}
 		return needsSession(op)
-	case *fsmpb.Op_Put:
-		return first(within("key", len(k.Put.Key), 1, MaxKey), within("value", len(k.Put.Value), 0, MaxValue))
-	case *fsmpb.Op_Delete:
-		return within("key", len(k.Delete.Key), 1, MaxKey)
-	case *fsmpb.Op_CompareAndSwap:
-		return first(within("key", len(k.CompareAndSwap.Key), 1, MaxKey),
-			within("value", len(k.CompareAndSwap.Value), 0, MaxValue))
 	}
-	return faultInHold(op)
+	return first(faultInConfig(op), faultInHold(op))
 }
 
 func faultInSilences(ss []*fsmpb.Checkpoint_Silence) string {

@@ -109,29 +109,33 @@ func TestMachine_List(t *testing.T) {
 	n.do(putOp("a/9", ""), putOp("\xff\xff", ""))
 	s.do(putOp("a/2", ""), putOp("a/1", ""), putOp("b", ""), putOp("a/3", ""), putOp("a", ""), putOp("\xff", ""), putOp("\xff\x00", ""))
 	for _, c := range []struct {
-		prefix, after string
-		limit         int
-		want          string
+		q    ListQuery
+		want string
 	}{
-		{"", "", 0, "a a/1 a/2 a/3 b \xff \xff\x00"},
-		{"a/", "", 0, "a/1 a/2 a/3"},
-		{"a/", "", 2, "a/1 a/2"},
-		{"a/", "a/2", 2, "a/3"},
-		{"a/", "a/3", 2, ""},
-		{"a/", "a", 9, "a/1 a/2 a/3"},
-		{"a/", "b", 9, ""},
-		{"", "a/3", 1, "b"},
-		{"\xff", "", 0, "\xff \xff\x00"},
-		{"\xff", "\xff", 0, "\xff\x00"},
-		{"c", "", 0, ""},
+		{ListQuery{}, "a a/1 a/2 a/3 b \xff \xff\x00"},
+		{ListQuery{Reverse: true}, "\xff\x00 \xff b a/3 a/2 a/1 a"},
+		{ListQuery{From: []byte("a/"), To: []byte("a0")}, "a/1 a/2 a/3"},
+		{ListQuery{From: []byte("a/"), To: []byte("a0"), Reverse: true, Limit: 2}, "a/3 a/2 ..."},
+		{ListQuery{From: []byte("a/"), To: []byte("a/2"), Reverse: true, Limit: 2}, "a/1"},
+		{ListQuery{From: []byte("a/"), To: []byte("a0"), Limit: 2}, "a/1 a/2 ..."},
+		{ListQuery{From: []byte("a/2\x00"), To: []byte("a0"), Limit: 2}, "a/3"},
+		{ListQuery{From: []byte("a/3"), Limit: 1}, "a/3 ..."},
+		{ListQuery{From: []byte("b"), To: []byte("a")}, ""},
+		{ListQuery{From: []byte("\xff")}, "\xff \xff\x00"},
+		{ListQuery{From: []byte("\xff\x00")}, "\xff\x00"},
+		{ListQuery{To: []byte("a/")}, "a"},
+		{ListQuery{From: []byte("c"), To: []byte("d")}, ""},
 	} {
-		recs, rev, err := s.m.List([]byte(c.prefix), []byte(c.after), c.limit)
+		page, err := s.m.List(c.q)
 		var keys []string
-		for _, r := range recs {
+		for _, r := range page.Records {
 			keys = append(keys, string(r.Key))
 		}
-		if got := strings.Join(keys, " "); got != c.want || err != nil || rev != 7 {
-			t.Errorf("list(%q, %q, %d): got %q at %d, %v; want %q at 7", c.prefix, c.after, c.limit, got, rev, err, c.want)
+		if page.More {
+			keys = append(keys, "...")
+		}
+		if got := strings.Join(keys, " "); got != c.want || err != nil || page.Revision != 7 {
+			t.Errorf("list %+v: got %q at %d, %v; want %q at 7", c.q, got, page.Revision, err, c.want)
 		}
 	}
 }

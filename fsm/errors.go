@@ -1,6 +1,9 @@
 package fsm
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors of the state machine. Those of a single command are in Applied.Err and mean that the command changed
 // nothing; those that Apply returns mean that the machine stopped before the entry that caused them.
@@ -17,6 +20,10 @@ var (
 	ErrFailed = errors.New("state machine has failed")
 	// ErrCorrupt reports stored state or a snapshot that cannot have been written by this package.
 	ErrCorrupt = errors.New("state is corrupt")
+	// ErrCompacted reports that history was asked for which is forgotten. A *CompactedError says what is left.
+	ErrCompacted = errors.New("history is compacted")
+	// ErrFuture reports that a revision was asked for which the machine has not reached.
+	ErrFuture = errors.New("revision is not reached yet")
 	// ErrNotFound reports that a key has no record.
 	ErrNotFound = errors.New("key not found")
 	// ErrStopped reports that the stop channel ended a Save or Restore. Nothing changed.
@@ -24,3 +31,16 @@ var (
 	// ErrClosed reports use after Close.
 	ErrClosed = errors.New("state machine is closed")
 )
+
+// A CompactedError is ErrCompacted with the first revision whose history is kept. The state is known as of the revision
+// before it, and as of all later ones.
+type CompactedError struct {
+	Oldest Revision
+}
+
+func (e *CompactedError) Error() string {
+	return fmt.Sprintf("%v: it begins at revision %d", ErrCompacted, e.Oldest)
+}
+
+// Unwrap makes it ErrCompacted.
+func (e *CompactedError) Unwrap() error { return ErrCompacted }

@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/oarlock/oarlock/fsm/fsmpb"
+import (
+	"time"
+
+	"github.com/oarlock/oarlock/fsm/fsmpb"
+)
 
 // An EventKind says what an Event tells.
 type EventKind uint8
@@ -13,7 +17,7 @@ const (
 	Freed                                // a grant ended: Of, Session, Seq, Token, Name, Reason
 	SessionOpened                        // Session
 	SessionEnded                         // Session, Expired: not by its holder's will
-	Changed                              // a config record was written or deleted: Name (the key), Revision, Deleted
+	Changed                              // a config record was written or deleted: Name (the key), Revision, Deleted, TTL
 	Raised                               // the cluster's version rose: Revision stays zero, Machine.Version has it
 	Answered                             // what waited got a result that is no grant, DONE: Of, Session, Seq, Name
 	HoldStarted                          // a holder knows of its grant: Of, Session, Seq, Token, Name (its first)
@@ -49,6 +53,7 @@ type Event struct {
 	Seq      uint64
 	Token    Token
 	Revision Revision
+	TTL      time.Duration
 	Name     []byte
 }
 

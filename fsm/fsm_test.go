@@ -211,7 +211,7 @@ func TestMachine_Close(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"Apply":   func() error { _, err := s.m.Apply([]Entry{{9, nil}}); return err },
 		"Get":     func() error { _, err := s.m.Get([]byte("k")); return err },
-		"List":    func() error { _, _, err := s.m.List(nil, nil, 0); return err },
+		"List":    func() error { _, err := s.m.List(ListQuery{}); return err },
 		"Hash":    func() error { _, err := s.m.Hash(); return err },
 		"Sync":    s.m.Sync,
 		"Prepare": func() error { _, err := s.m.Prepare(); return err },
@@ -277,7 +277,8 @@ func TestMachine_Get_WhileApplying(t *testing.T) {
 
 // readRound reads the state in several ways and returns the round that it saw, which is not before last.
 func readRound(t *testing.T, m *Machine, last string) string {
-	recs, rev, err := m.List(nil, nil, 0)
+	page, err := m.List(ListQuery{})
+	recs, rev := page.Records, page.Revision
 	if err != nil || len(recs) == 0 {
 		return last
 	}

@@ -19,12 +19,20 @@ const (
 	MaxGrace     = 24 * time.Hour       // that a name stays closed after a holder died
 	MaxJobResult = 64 << 10             // bytes of a completed job's result
 	MaxNode      = 255                  // bytes of a node's id, at least 1
+	MaxRecordTTL = 366 * 24 * time.Hour // of a config record, zero: it never expires
+	MaxDeleted   = 1024                 // records that one DeletePrefix removes
+	MaxRefs      = 4096                 // records that one ExpireRecords or AgeRecords names
+	MaxTxnOps    = 128                  // conditions, and operations of the longer list, of a Txn
+	MaxTxnBytes  = 1 << 20              // of all keys and values of a Txn
 	MaxTTL       = 24 * time.Hour       // of a session
 	MaxLease     = time.Hour            // of an owner
 	MaxIDs       = 1 << 16              // sessions that one operation names
 	MaxResults   = 1 << 16              // remembered, unacknowledged results of one session
 	NonceSize    = 16                   // bytes of a session's nonce
 )
+
+// MaxDeletedBytes bounds the values that one DeletePrefix or ExpireRecords removes; the first one is removed whatever its size.
+const MaxDeletedBytes = 4 << 20
 
 // keptValue is the largest value of a conflicting record, or result of a job, that is remembered with a result.
 const keptValue = 1 << 10

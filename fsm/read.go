@@ -1,25 +1,12 @@
 package fsm
 
 import (
-	"bytes"
-	"errors"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
-
-// A Record is one config record.
-type Record struct {
-	Key     []byte
-	Value   []byte
-	Create  Revision // of the change that made the key
-	Mod     Revision // of the last change
-	Version int64    // changes since it was made, from 1
-	Session Token    // that it hangs on, zero: none
-}
 
 // A Session is a node's lease with the shard, as the log knows it.
 type Session struct {
@@ -57,55 +44,6 @@ func (m *Machine) Revision() Revision {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.counters.revision
-}
-
-// Get returns the record of key, which the caller owns. It reads the storage without waiting for Apply and sees
-// whole Apply calls only. Errors: ErrNotFound, ErrClosed, ErrCorrupt, or the storage's.
-func (m *Machine) Get(key []byte) (Record, error) {
-	sp, err := m.home.enter()
-	if err != nil {
-		return Record{}, err
-	}
-	defer m.home.leave()
-	return getRecord(m.db, sp, key)
-}
-
-// List returns up to limit records (zero or less: all) whose keys begin with prefix and are greater than after, in
-// the order of keys, and the shard's revision at that instant, all from one snapshot. The caller bounds what a call
-// may hold in memory. Errors: ErrClosed, ErrCorrupt, or the storage's.
-func (m *Machine) List(prefix, after []byte, limit int) ([]Record, Revision, error) {
-	sp, err := m.home.enter()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer m.home.leave()
-	snap := m.db.NewSnapshot()
-	defer snap.Close()
-	c, err := readCounters(snap, sp)
-	if err != nil {
-		return nil, 0, err
-	}
-	low := sp.record(nil, prefix)
-	if bytes.Compare(after, prefix) >= 0 && len(after) > 0 {
-		low = append(sp.record(nil, after), 0)
-	}
-	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: successor(sp.record(nil, prefix))})
-	if err != nil {
-		return nil, 0, err
-	}
-	var recs []Record
-	for ok := it.First(); ok && (limit <= 0 || len(recs) < limit); ok = it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return nil, 0, errors.Join(err, it.Close())
-		}
-		rec, err := decodeRecord(it.Key()[spaceLen+1:], v)
-		if err != nil {
-			return nil, 0, errors.Join(err, it.Close())
-		}
-		recs = append(recs, rec)
-	}
-	return recs, c.revision, it.Close()
 }
 
 // Session returns the living session with that id.

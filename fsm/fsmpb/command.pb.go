@@ -182,6 +182,113 @@ func (Lock_Mode) EnumDescriptor() ([]byte, []int) {
 	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12, 1}
 }
 
+type Condition_Target int32
+
+const (
+	Condition_EXISTS  Condition_Target = 0 // 1 or 0; only EQUAL
+	Condition_VALUE   Condition_Target = 1 // as bytes. That of an absent record is NOT_EQUAL to everything, and neither LESS nor GREATER
+	Condition_VERSION Condition_Target = 2 // this one, and those below, of an absent record: 0
+	Condition_MOD     Condition_Target = 3
+	Condition_CREATE  Condition_Target = 4
+)
+
+// Enum value maps for Condition_Target.
+var (
+	Condition_Target_name = map[int32]string{
+		0: "EXISTS",
+		1: "VALUE",
+		2: "VERSION",
+		3: "MOD",
+		4: "CREATE",
+	}
+	Condition_Target_value = map[string]int32{
+		"EXISTS":  0,
+		"VALUE":   1,
+		"VERSION": 2,
+		"MOD":     3,
+		"CREATE":  4,
+	}
+)
+
+func (x Condition_Target) Enum() *Condition_Target {
+	p := new(Condition_Target)
+	*p = x
+	return p
+}
+
+func (x Condition_Target) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Condition_Target) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[3].Descriptor()
+}
+
+func (Condition_Target) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[3]
+}
+
+func (x Condition_Target) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Condition_Target.Descriptor instead.
+func (Condition_Target) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29, 0}
+}
+
+type Condition_Compare int32
+
+const (
+	Condition_EQUAL     Condition_Compare = 0
+	Condition_NOT_EQUAL Condition_Compare = 1
+	Condition_LESS      Condition_Compare = 2 // the record's is less than the given
+	Condition_GREATER   Condition_Compare = 3
+)
+
+// Enum value maps for Condition_Compare.
+var (
+	Condition_Compare_name = map[int32]string{
+		0: "EQUAL",
+		1: "NOT_EQUAL",
+		2: "LESS",
+		3: "GREATER",
+	}
+	Condition_Compare_value = map[string]int32{
+		"EQUAL":     0,
+		"NOT_EQUAL": 1,
+		"LESS":      2,
+		"GREATER":   3,
+	}
+)
+
+func (x Condition_Compare) Enum() *Condition_Compare {
+	p := new(Condition_Compare)
+	*p = x
+	return p
+}
+
+func (x Condition_Compare) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Condition_Compare) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[4].Descriptor()
+}
+
+func (Condition_Compare) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[4]
+}
+
+func (x Condition_Compare) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Condition_Compare.Descriptor instead.
+func (Condition_Compare) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29, 1}
+}
+
 type Result_Status int32
 
 const (
@@ -257,11 +364,11 @@ func (x Result_Status) String() string {
 }
 
 func (Result_Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_fsmpb_command_proto_enumTypes[3].Descriptor()
+	return file_fsm_fsmpb_command_proto_enumTypes[5].Descriptor()
 }
 
 func (Result_Status) Type() protoreflect.EnumType {
-	return &file_fsm_fsmpb_command_proto_enumTypes[3]
+	return &file_fsm_fsmpb_command_proto_enumTypes[5]
 }
 
 func (x Result_Status) Number() protoreflect.EnumNumber {
@@ -270,7 +377,7 @@ func (x Result_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Result_Status.Descriptor instead.
 func (Result_Status) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30, 0}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // Entry is the content of one log entry.
@@ -470,6 +577,7 @@ type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stamp         uint64                 `protobuf:"varint,1,opt,name=stamp,proto3" json:"stamp,omitempty"` // the owner's token
 	Ops           []*Op                  `protobuf:"bytes,2,rep,name=ops,proto3" json:"ops,omitempty"`
+	At            int64                  `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"` // the owner's wall clock in Unix nanoseconds, 0: unknown; only recorded with each change of a config record
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -516,6 +624,13 @@ func (x *Batch) GetOps() []*Op {
 		return x.Ops
 	}
 	return nil
+}
+
+func (x *Batch) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
 }
 
 // Guard makes an operation depend on a grant being current.
@@ -611,6 +726,12 @@ type Op struct {
 	//	*Op_EndGrace
 	//	*Op_JobDone
 	//	*Op_JobForget
+	//	*Op_DeletePrefix
+	//	*Op_Add
+	//	*Op_Txn
+	//	*Op_ExpireRecords
+	//	*Op_AgeRecords
+	//	*Op_Compact
 	Kind          isOp_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -888,6 +1009,60 @@ func (x *Op) GetJobForget() *JobForget {
 	return nil
 }
 
+func (x *Op) GetDeletePrefix() *DeletePrefix {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_DeletePrefix); ok {
+			return x.DeletePrefix
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetAdd() *Add {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_Add); ok {
+			return x.Add
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetTxn() *Txn {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_Txn); ok {
+			return x.Txn
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetExpireRecords() *ExpireRecords {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_ExpireRecords); ok {
+			return x.ExpireRecords
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetAgeRecords() *AgeRecords {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_AgeRecords); ok {
+			return x.AgeRecords
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetCompact() *Compact {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_Compact); ok {
+			return x.Compact
+		}
+	}
+	return nil
+}
+
 type isOp_Kind interface {
 	isOp_Kind()
 }
@@ -984,6 +1159,30 @@ type Op_JobForget struct {
 	JobForget *JobForget `protobuf:"bytes,38,opt,name=job_forget,json=jobForget,proto3,oneof"`
 }
 
+type Op_DeletePrefix struct {
+	DeletePrefix *DeletePrefix `protobuf:"bytes,39,opt,name=delete_prefix,json=deletePrefix,proto3,oneof"`
+}
+
+type Op_Add struct {
+	Add *Add `protobuf:"bytes,40,opt,name=add,proto3,oneof"`
+}
+
+type Op_Txn struct {
+	Txn *Txn `protobuf:"bytes,41,opt,name=txn,proto3,oneof"`
+}
+
+type Op_ExpireRecords struct {
+	ExpireRecords *ExpireRecords `protobuf:"bytes,42,opt,name=expire_records,json=expireRecords,proto3,oneof"`
+}
+
+type Op_AgeRecords struct {
+	AgeRecords *AgeRecords `protobuf:"bytes,43,opt,name=age_records,json=ageRecords,proto3,oneof"`
+}
+
+type Op_Compact struct {
+	Compact *Compact `protobuf:"bytes,44,opt,name=compact,proto3,oneof"`
+}
+
 func (*Op_OpenSession) isOp_Kind() {}
 
 func (*Op_EndSessions) isOp_Kind() {}
@@ -1029,6 +1228,18 @@ func (*Op_EndGrace) isOp_Kind() {}
 func (*Op_JobDone) isOp_Kind() {}
 
 func (*Op_JobForget) isOp_Kind() {}
+
+func (*Op_DeletePrefix) isOp_Kind() {}
+
+func (*Op_Add) isOp_Kind() {}
+
+func (*Op_Txn) isOp_Kind() {}
+
+func (*Op_ExpireRecords) isOp_Kind() {}
+
+func (*Op_AgeRecords) isOp_Kind() {}
+
+func (*Op_Compact) isOp_Kind() {}
 
 // OpenSession makes a session and answers its id. The same nonce again answers the same session and renews nothing.
 type OpenSession struct {
@@ -2158,11 +2369,13 @@ func (x *JobForget) GetDone() uint64 {
 	return 0
 }
 
-// Put writes a config record.
+// Put writes a config record, with all that it depends on.
 type Put struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Ttl           int64                  `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"`             // nanoseconds after this change at which the owner expires it, 0: never
+	Ephemeral     bool                   `protobuf:"varint,4,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // it goes with the operation's session; not together with ttl
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2209,6 +2422,20 @@ func (x *Put) GetValue() []byte {
 		return x.Value
 	}
 	return nil
+}
+
+func (x *Put) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *Put) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
 }
 
 // Delete removes a config record.
@@ -2262,6 +2489,8 @@ type CompareAndSwap struct {
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Expect        uint64                 `protobuf:"varint,2,opt,name=expect,proto3" json:"expect,omitempty"` // 0: absent
 	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	Ttl           int64                  `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"`             // as in Put
+	Ephemeral     bool                   `protobuf:"varint,5,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // as in Put
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2317,6 +2546,688 @@ func (x *CompareAndSwap) GetValue() []byte {
 	return nil
 }
 
+func (x *CompareAndSwap) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *CompareAndSwap) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+// DeletePrefix removes records whose keys begin with prefix, the first ones if there are many: up to 1024, and up to 4 MiB of
+// values but at least one, all under one revision. The answer is in deleted and more.
+type DeletePrefix struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        []byte                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // empty: all records. It never touches anything else
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePrefix) Reset() {
+	*x = DeletePrefix{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePrefix) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePrefix) ProtoMessage() {}
+
+func (x *DeletePrefix) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePrefix.ProtoReflect.Descriptor instead.
+func (*DeletePrefix) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DeletePrefix) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+// Add adds to a record whose value is a decimal number, 0 if it is absent, and keeps what the record depends on. The answer is
+// in number; INVALID: it is no number, or the sum is beyond 64 bits.
+type Add struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Delta         int64                  `protobuf:"varint,2,opt,name=delta,proto3" json:"delta,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Add) Reset() {
+	*x = Add{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Add) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Add) ProtoMessage() {}
+
+func (x *Add) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Add.ProtoReflect.Descriptor instead.
+func (*Add) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Add) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Add) GetDelta() int64 {
+	if x != nil {
+		return x.Delta
+	}
+	return 0
+}
+
+// Condition compares something of a record with what is given.
+type Condition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Target        Condition_Target       `protobuf:"varint,2,opt,name=target,proto3,enum=oarlock.fsm.v1.Condition_Target" json:"target,omitempty"`
+	Compare       Condition_Compare      `protobuf:"varint,3,opt,name=compare,proto3,enum=oarlock.fsm.v1.Condition_Compare" json:"compare,omitempty"`
+	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`    // of VALUE
+	Number        int64                  `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"` // of all others
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Condition) Reset() {
+	*x = Condition{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Condition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Condition) ProtoMessage() {}
+
+func (x *Condition) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Condition.ProtoReflect.Descriptor instead.
+func (*Condition) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Condition) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Condition) GetTarget() Condition_Target {
+	if x != nil {
+		return x.Target
+	}
+	return Condition_EXISTS
+}
+
+func (x *Condition) GetCompare() Condition_Compare {
+	if x != nil {
+		return x.Compare
+	}
+	return Condition_EQUAL
+}
+
+func (x *Condition) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Condition) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// Read reads a record, as it was before the transaction's changes.
+type Read struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Read) Reset() {
+	*x = Read{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Read) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Read) ProtoMessage() {}
+
+func (x *Read) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Read.ProtoReflect.Descriptor instead.
+func (*Read) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Read) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// TxnOp is one operation of a transaction.
+type TxnOp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*TxnOp_Put
+	//	*TxnOp_Delete
+	//	*TxnOp_Add
+	//	*TxnOp_Read
+	Kind          isTxnOp_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxnOp) Reset() {
+	*x = TxnOp{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxnOp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxnOp) ProtoMessage() {}
+
+func (x *TxnOp) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxnOp.ProtoReflect.Descriptor instead.
+func (*TxnOp) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TxnOp) GetKind() isTxnOp_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *TxnOp) GetPut() *Put {
+	if x != nil {
+		if x, ok := x.Kind.(*TxnOp_Put); ok {
+			return x.Put
+		}
+	}
+	return nil
+}
+
+func (x *TxnOp) GetDelete() *Delete {
+	if x != nil {
+		if x, ok := x.Kind.(*TxnOp_Delete); ok {
+			return x.Delete
+		}
+	}
+	return nil
+}
+
+func (x *TxnOp) GetAdd() *Add {
+	if x != nil {
+		if x, ok := x.Kind.(*TxnOp_Add); ok {
+			return x.Add
+		}
+	}
+	return nil
+}
+
+func (x *TxnOp) GetRead() *Read {
+	if x != nil {
+		if x, ok := x.Kind.(*TxnOp_Read); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
+type isTxnOp_Kind interface {
+	isTxnOp_Kind()
+}
+
+type TxnOp_Put struct {
+	Put *Put `protobuf:"bytes,1,opt,name=put,proto3,oneof"`
+}
+
+type TxnOp_Delete struct {
+	Delete *Delete `protobuf:"bytes,2,opt,name=delete,proto3,oneof"`
+}
+
+type TxnOp_Add struct {
+	Add *Add `protobuf:"bytes,3,opt,name=add,proto3,oneof"`
+}
+
+type TxnOp_Read struct {
+	Read *Read `protobuf:"bytes,4,opt,name=read,proto3,oneof"`
+}
+
+func (*TxnOp_Put) isTxnOp_Kind() {}
+
+func (*TxnOp_Delete) isTxnOp_Kind() {}
+
+func (*TxnOp_Add) isTxnOp_Kind() {}
+
+func (*TxnOp_Read) isTxnOp_Kind() {}
+
+// Txn does one of two lists of operations, whole, under one revision: then if all conditions hold, else the other. Conditions
+// and the longer list are up to 128 together, all keys and values up to 1 MiB, and no list changes a key twice. If an operation
+// is INVALID, nothing is done. The answer is in succeeded, answers and revision, which is the shard's if nothing changed.
+type Txn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	If            []*Condition           `protobuf:"bytes,1,rep,name=if,proto3" json:"if,omitempty"`
+	Then          []*TxnOp               `protobuf:"bytes,2,rep,name=then,proto3" json:"then,omitempty"`
+	Else          []*TxnOp               `protobuf:"bytes,3,rep,name=else,proto3" json:"else,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Txn) Reset() {
+	*x = Txn{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Txn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Txn) ProtoMessage() {}
+
+func (x *Txn) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Txn.ProtoReflect.Descriptor instead.
+func (*Txn) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Txn) GetIf() []*Condition {
+	if x != nil {
+		return x.If
+	}
+	return nil
+}
+
+func (x *Txn) GetThen() []*TxnOp {
+	if x != nil {
+		return x.Then
+	}
+	return nil
+}
+
+func (x *Txn) GetElse() []*TxnOp {
+	if x != nil {
+		return x.Else
+	}
+	return nil
+}
+
+// TxnAnswer is what one operation of a transaction came to.
+type TxnAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`     // Read
+	Record        *Record                `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`    // Read
+	Number        int64                  `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`   // Add: the sum
+	Deleted       bool                   `protobuf:"varint,4,opt,name=deleted,proto3" json:"deleted,omitempty"` // Delete: there was one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxnAnswer) Reset() {
+	*x = TxnAnswer{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxnAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxnAnswer) ProtoMessage() {}
+
+func (x *TxnAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxnAnswer.ProtoReflect.Descriptor instead.
+func (*TxnAnswer) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *TxnAnswer) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
+func (x *TxnAnswer) GetRecord() *Record {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *TxnAnswer) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *TxnAnswer) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+// RecordRef names a record as one change has left it.
+type RecordRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Mod           uint64                 `protobuf:"varint,2,opt,name=mod,proto3" json:"mod,omitempty"` // revision of that change
+	Age           int64                  `protobuf:"varint,3,opt,name=age,proto3" json:"age,omitempty"` // AgeRecords: nanoseconds since that change, at least
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRef) Reset() {
+	*x = RecordRef{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRef) ProtoMessage() {}
+
+func (x *RecordRef) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRef.ProtoReflect.Descriptor instead.
+func (*RecordRef) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RecordRef) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *RecordRef) GetMod() uint64 {
+	if x != nil {
+		return x.Mod
+	}
+	return 0
+}
+
+func (x *RecordRef) GetAge() int64 {
+	if x != nil {
+		return x.Age
+	}
+	return 0
+}
+
+// ExpireRecords removes those of the records that have a ttl and did not change since, up to 4 MiB of values but at least one,
+// under one revision. The answer is in deleted, and in more: some were left for their size.
+type ExpireRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*RecordRef           `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"` // up to 4096
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireRecords) Reset() {
+	*x = ExpireRecords{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireRecords) ProtoMessage() {}
+
+func (x *ExpireRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireRecords.ProtoReflect.Descriptor instead.
+func (*ExpireRecords) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ExpireRecords) GetRecords() []*RecordRef {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+// AgeRecords raises the recorded age of those of the records that have a ttl and did not change since. It is no change: it has
+// no revision.
+type AgeRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*RecordRef           `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"` // up to 4096
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgeRecords) Reset() {
+	*x = AgeRecords{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgeRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgeRecords) ProtoMessage() {}
+
+func (x *AgeRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgeRecords.ProtoReflect.Descriptor instead.
+func (*AgeRecords) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *AgeRecords) GetRecords() []*RecordRef {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+// Compact forgets the history before a revision. If that is forgotten already, nothing happens; beyond the revision after the
+// shard's it is INVALID.
+type Compact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Oldest        uint64                 `protobuf:"varint,1,opt,name=oldest,proto3" json:"oldest,omitempty"` // the first revision whose history stays
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compact) Reset() {
+	*x = Compact{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compact) ProtoMessage() {}
+
+func (x *Compact) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compact.ProtoReflect.Descriptor instead.
+func (*Compact) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Compact) GetOldest() uint64 {
+	if x != nil {
+		return x.Oldest
+	}
+	return 0
+}
+
 // Touch changes nothing: an entry for its own sake.
 type Touch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2326,7 +3237,7 @@ type Touch struct {
 
 func (x *Touch) Reset() {
 	*x = Touch{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +3249,7 @@ func (x *Touch) String() string {
 func (*Touch) ProtoMessage() {}
 
 func (x *Touch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +3262,7 @@ func (x *Touch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Touch.ProtoReflect.Descriptor instead.
 func (*Touch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 // Record is a config record.
@@ -2362,14 +3273,16 @@ type Record struct {
 	Create        uint64                 `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`   // revision that made the key
 	Mod           uint64                 `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`         // revision of the last change
 	Version       int64                  `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"` // changes since it was made, from 1
-	Session       uint64                 `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"` // 0: does not depend on a session
+	Session       uint64                 `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"` // that it goes with, 0: none
+	Ttl           int64                  `protobuf:"varint,7,opt,name=ttl,proto3" json:"ttl,omitempty"`         // nanoseconds after its last change at which it expires, 0: never
+	Age           int64                  `protobuf:"varint,8,opt,name=age,proto3" json:"age,omitempty"`         // of one with a ttl: nanoseconds since its last change, at least, as an owner has recorded them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +3294,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +3307,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Record) GetKey() []byte {
@@ -2439,6 +3352,20 @@ func (x *Record) GetSession() uint64 {
 	return 0
 }
 
+func (x *Record) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *Record) GetAge() int64 {
+	if x != nil {
+		return x.Age
+	}
+	return 0
+}
+
 // Job is the record of a run-once job.
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2455,7 +3382,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +3394,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +3407,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Job) GetName() []byte {
@@ -2537,21 +3464,26 @@ type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        Result_Status          `protobuf:"varint,1,opt,name=status,proto3,enum=oarlock.fsm.v1.Result_Status" json:"status,omitempty"`
 	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`          // Lock, Transfer: of the grant. OpenSession: the session's id. JobDone: number of the completion
-	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`    // Put, Delete, CompareAndSwap: of the change, 0: nothing changed
+	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`    // of the change of config records, 0: nothing changed. Txn: then the shard's
 	Record        *Record                `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`         // CONFLICT
-	Trimmed       bool                   `protobuf:"varint,5,opt,name=trimmed,proto3" json:"trimmed,omitempty"`      // a remembered CONFLICT or DONE whose value or result was too large to keep
+	Trimmed       bool                   `protobuf:"varint,5,opt,name=trimmed,proto3" json:"trimmed,omitempty"`      // a remembered CONFLICT, DONE or Txn whose value, result or values were too large to keep
 	Exists        []bool                 `protobuf:"varint,6,rep,packed,name=exists,proto3" json:"exists,omitempty"` // Renew, Checkpoint, Release, EndSessions: per session, whether it was there
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`         // INVALID
 	Permits       uint32                 `protobuf:"varint,8,opt,name=permits,proto3" json:"permits,omitempty"`      // MISMATCH: the present total, 0: it is no semaphore
 	Attempt       uint64                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`      // Lock of a job: OK is its attempt of that number
 	Job           *Job                   `protobuf:"bytes,10,opt,name=job,proto3" json:"job,omitempty"`              // DONE
+	Number        int64                  `protobuf:"varint,11,opt,name=number,proto3" json:"number,omitempty"`       // Add: the sum
+	More          bool                   `protobuf:"varint,12,opt,name=more,proto3" json:"more,omitempty"`           // DeletePrefix, ExpireRecords: there is more to delete
+	Deleted       uint64                 `protobuf:"varint,13,opt,name=deleted,proto3" json:"deleted,omitempty"`     // DeletePrefix, ExpireRecords: how many
+	Succeeded     bool                   `protobuf:"varint,14,opt,name=succeeded,proto3" json:"succeeded,omitempty"` // Txn: its conditions held
+	Answers       []*TxnAnswer           `protobuf:"bytes,15,rep,name=answers,proto3" json:"answers,omitempty"`      // Txn: one for each operation of the list that was done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +3495,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +3508,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Result) GetStatus() Result_Status {
@@ -2649,6 +3581,41 @@ func (x *Result) GetJob() *Job {
 	return nil
 }
 
+func (x *Result) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Result) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *Result) GetDeleted() uint64 {
+	if x != nil {
+		return x.Deleted
+	}
+	return 0
+}
+
+func (x *Result) GetSucceeded() bool {
+	if x != nil {
+		return x.Succeeded
+	}
+	return false
+}
+
+func (x *Result) GetAnswers() []*TxnAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
 type Checkpoint_Silence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2660,7 +3627,7 @@ type Checkpoint_Silence struct {
 
 func (x *Checkpoint_Silence) Reset() {
 	*x = Checkpoint_Silence{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +3639,7 @@ func (x *Checkpoint_Silence) String() string {
 func (*Checkpoint_Silence) ProtoMessage() {}
 
 func (x *Checkpoint_Silence) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,10 +3694,11 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05lease\x18\x04 \x01(\x03R\x05lease\x12\x1a\n" +
 	"\breplaces\x18\x05 \x01(\x04R\breplaces\x12\x12\n" +
 	"\x04keep\x18\x06 \x01(\bR\x04keep\x12\x16\n" +
-	"\x06waited\x18\a \x01(\x03R\x06waited\"C\n" +
+	"\x06waited\x18\a \x01(\x03R\x06waited\"S\n" +
 	"\x05Batch\x12\x14\n" +
 	"\x05stamp\x18\x01 \x01(\x04R\x05stamp\x12$\n" +
-	"\x03ops\x18\x02 \x03(\v2\x12.oarlock.fsm.v1.OpR\x03ops\"\xbc\x01\n" +
+	"\x03ops\x18\x02 \x03(\v2\x12.oarlock.fsm.v1.OpR\x03ops\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\"\xbc\x01\n" +
 	"\x05Guard\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.oarlock.fsm.v1.Guard.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\fR\x04name\x12\x14\n" +
@@ -2741,7 +3709,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tOWNERSHIP\x10\x02\x12\v\n" +
 	"\aSESSION\x10\x03\x12\f\n" +
 	"\bELECTION\x10\x04\x12\a\n" +
-	"\x03JOB\x10\x05\"\x84\v\n" +
+	"\x03JOB\x10\x05\"\xd7\r\n" +
 	"\x02Op\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x10\n" +
@@ -2775,7 +3743,14 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tend_grace\x18$ \x01(\v2\x18.oarlock.fsm.v1.EndGraceH\x00R\bendGrace\x124\n" +
 	"\bjob_done\x18% \x01(\v2\x17.oarlock.fsm.v1.JobDoneH\x00R\ajobDone\x12:\n" +
 	"\n" +
-	"job_forget\x18& \x01(\v2\x19.oarlock.fsm.v1.JobForgetH\x00R\tjobForgetB\x06\n" +
+	"job_forget\x18& \x01(\v2\x19.oarlock.fsm.v1.JobForgetH\x00R\tjobForget\x12C\n" +
+	"\rdelete_prefix\x18' \x01(\v2\x1c.oarlock.fsm.v1.DeletePrefixH\x00R\fdeletePrefix\x12'\n" +
+	"\x03add\x18( \x01(\v2\x13.oarlock.fsm.v1.AddH\x00R\x03add\x12'\n" +
+	"\x03txn\x18) \x01(\v2\x13.oarlock.fsm.v1.TxnH\x00R\x03txn\x12F\n" +
+	"\x0eexpire_records\x18* \x01(\v2\x1d.oarlock.fsm.v1.ExpireRecordsH\x00R\rexpireRecords\x12=\n" +
+	"\vage_records\x18+ \x01(\v2\x1a.oarlock.fsm.v1.AgeRecordsH\x00R\n" +
+	"ageRecords\x123\n" +
+	"\acompact\x18, \x01(\v2\x17.oarlock.fsm.v1.CompactH\x00R\acompactB\x06\n" +
 	"\x04kind\"k\n" +
 	"\vOpenSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
@@ -2865,24 +3840,82 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\x03R\x02at\"3\n" +
 	"\tJobForget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
-	"\x04done\x18\x02 \x01(\x04R\x04done\"-\n" +
+	"\x04done\x18\x02 \x01(\x04R\x04done\"]\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\x1a\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x10\n" +
+	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\x12\x1c\n" +
+	"\tephemeral\x18\x04 \x01(\bR\tephemeral\"\x1a\n" +
 	"\x06Delete\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\"P\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\"\x80\x01\n" +
 	"\x0eCompareAndSwap\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06expect\x18\x02 \x01(\x04R\x06expect\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value\"\a\n" +
-	"\x05Touch\"\x8e\x01\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\x12\x10\n" +
+	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\x12\x1c\n" +
+	"\tephemeral\x18\x05 \x01(\bR\tephemeral\"&\n" +
+	"\fDeletePrefix\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\fR\x06prefix\"-\n" +
+	"\x03Add\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
+	"\x05delta\x18\x02 \x01(\x03R\x05delta\"\xc1\x02\n" +
+	"\tCondition\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x128\n" +
+	"\x06target\x18\x02 \x01(\x0e2 .oarlock.fsm.v1.Condition.TargetR\x06target\x12;\n" +
+	"\acompare\x18\x03 \x01(\x0e2!.oarlock.fsm.v1.Condition.CompareR\acompare\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x16\n" +
+	"\x06number\x18\x05 \x01(\x03R\x06number\"A\n" +
+	"\x06Target\x12\n" +
+	"\n" +
+	"\x06EXISTS\x10\x00\x12\t\n" +
+	"\x05VALUE\x10\x01\x12\v\n" +
+	"\aVERSION\x10\x02\x12\a\n" +
+	"\x03MOD\x10\x03\x12\n" +
+	"\n" +
+	"\x06CREATE\x10\x04\":\n" +
+	"\aCompare\x12\t\n" +
+	"\x05EQUAL\x10\x00\x12\r\n" +
+	"\tNOT_EQUAL\x10\x01\x12\b\n" +
+	"\x04LESS\x10\x02\x12\v\n" +
+	"\aGREATER\x10\x03\"\x18\n" +
+	"\x04Read\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\"\xbf\x01\n" +
+	"\x05TxnOp\x12'\n" +
+	"\x03put\x18\x01 \x01(\v2\x13.oarlock.fsm.v1.PutH\x00R\x03put\x120\n" +
+	"\x06delete\x18\x02 \x01(\v2\x16.oarlock.fsm.v1.DeleteH\x00R\x06delete\x12'\n" +
+	"\x03add\x18\x03 \x01(\v2\x13.oarlock.fsm.v1.AddH\x00R\x03add\x12*\n" +
+	"\x04read\x18\x04 \x01(\v2\x14.oarlock.fsm.v1.ReadH\x00R\x04readB\x06\n" +
+	"\x04kind\"\x86\x01\n" +
+	"\x03Txn\x12)\n" +
+	"\x02if\x18\x01 \x03(\v2\x19.oarlock.fsm.v1.ConditionR\x02if\x12)\n" +
+	"\x04then\x18\x02 \x03(\v2\x15.oarlock.fsm.v1.TxnOpR\x04then\x12)\n" +
+	"\x04else\x18\x03 \x03(\v2\x15.oarlock.fsm.v1.TxnOpR\x04else\"\x83\x01\n" +
+	"\tTxnAnswer\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12.\n" +
+	"\x06record\x18\x02 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x06record\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x03R\x06number\x12\x18\n" +
+	"\adeleted\x18\x04 \x01(\bR\adeleted\"A\n" +
+	"\tRecordRef\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x10\n" +
+	"\x03mod\x18\x02 \x01(\x04R\x03mod\x12\x10\n" +
+	"\x03age\x18\x03 \x01(\x03R\x03age\"D\n" +
+	"\rExpireRecords\x123\n" +
+	"\arecords\x18\x01 \x03(\v2\x19.oarlock.fsm.v1.RecordRefR\arecords\"A\n" +
+	"\n" +
+	"AgeRecords\x123\n" +
+	"\arecords\x18\x01 \x03(\v2\x19.oarlock.fsm.v1.RecordRefR\arecords\"!\n" +
+	"\aCompact\x12\x16\n" +
+	"\x06oldest\x18\x01 \x01(\x04R\x06oldest\"\a\n" +
+	"\x05Touch\"\xb2\x01\n" +
 	"\x06Record\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x16\n" +
 	"\x06create\x18\x03 \x01(\x04R\x06create\x12\x10\n" +
 	"\x03mod\x18\x04 \x01(\x04R\x03mod\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\x03R\aversion\x12\x18\n" +
-	"\asession\x18\x06 \x01(\x04R\asession\"\x99\x01\n" +
+	"\asession\x18\x06 \x01(\x04R\asession\x12\x10\n" +
+	"\x03ttl\x18\a \x01(\x03R\x03ttl\x12\x10\n" +
+	"\x03age\x18\b \x01(\x03R\x03age\"\x99\x01\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x04R\aattempt\x12\x12\n" +
@@ -2890,7 +3923,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x16\n" +
 	"\x06result\x18\x05 \x01(\fR\x06result\x12\x12\n" +
 	"\x04keep\x18\x06 \x01(\x03R\x04keep\x12\x0e\n" +
-	"\x02at\x18\a \x01(\x03R\x02at\"\xb4\x04\n" +
+	"\x02at\x18\a \x01(\x03R\x02at\"\xcd\x05\n" +
 	"\x06Result\x125\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1d.oarlock.fsm.v1.Result.StatusR\x06status\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x1a\n" +
@@ -2902,7 +3935,12 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\apermits\x18\b \x01(\rR\apermits\x12\x18\n" +
 	"\aattempt\x18\t \x01(\x04R\aattempt\x12%\n" +
 	"\x03job\x18\n" +
-	" \x01(\v2\x13.oarlock.fsm.v1.JobR\x03job\"\xeb\x01\n" +
+	" \x01(\v2\x13.oarlock.fsm.v1.JobR\x03job\x12\x16\n" +
+	"\x06number\x18\v \x01(\x03R\x06number\x12\x12\n" +
+	"\x04more\x18\f \x01(\bR\x04more\x12\x18\n" +
+	"\adeleted\x18\r \x01(\x04R\adeleted\x12\x1c\n" +
+	"\tsucceeded\x18\x0e \x01(\bR\tsucceeded\x123\n" +
+	"\aanswers\x18\x0f \x03(\v2\x19.oarlock.fsm.v1.TxnAnswerR\aanswers\"\xeb\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -2939,94 +3977,126 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_command_proto_rawDescData
 }
 
-var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(Guard_Kind)(0),            // 0: oarlock.fsm.v1.Guard.Kind
 	(Lock_Kind)(0),             // 1: oarlock.fsm.v1.Lock.Kind
 	(Lock_Mode)(0),             // 2: oarlock.fsm.v1.Lock.Mode
-	(Result_Status)(0),         // 3: oarlock.fsm.v1.Result.Status
-	(*Entry)(nil),              // 4: oarlock.fsm.v1.Entry
-	(*Claim)(nil),              // 5: oarlock.fsm.v1.Claim
-	(*Batch)(nil),              // 6: oarlock.fsm.v1.Batch
-	(*Guard)(nil),              // 7: oarlock.fsm.v1.Guard
-	(*Op)(nil),                 // 8: oarlock.fsm.v1.Op
-	(*OpenSession)(nil),        // 9: oarlock.fsm.v1.OpenSession
-	(*EndSessions)(nil),        // 10: oarlock.fsm.v1.EndSessions
-	(*EndFormer)(nil),          // 11: oarlock.fsm.v1.EndFormer
-	(*Renew)(nil),              // 12: oarlock.fsm.v1.Renew
-	(*Checkpoint)(nil),         // 13: oarlock.fsm.v1.Checkpoint
-	(*Release)(nil),            // 14: oarlock.fsm.v1.Release
-	(*Raise)(nil),              // 15: oarlock.fsm.v1.Raise
-	(*Lock)(nil),               // 16: oarlock.fsm.v1.Lock
-	(*Unlock)(nil),             // 17: oarlock.fsm.v1.Unlock
-	(*CancelLock)(nil),         // 18: oarlock.fsm.v1.CancelLock
-	(*SetPermits)(nil),         // 19: oarlock.fsm.v1.SetPermits
-	(*SetValue)(nil),           // 20: oarlock.fsm.v1.SetValue
-	(*Transfer)(nil),           // 21: oarlock.fsm.v1.Transfer
-	(*Force)(nil),              // 22: oarlock.fsm.v1.Force
-	(*RequestRevoke)(nil),      // 23: oarlock.fsm.v1.RequestRevoke
-	(*Started)(nil),            // 24: oarlock.fsm.v1.Started
-	(*EndGrace)(nil),           // 25: oarlock.fsm.v1.EndGrace
-	(*JobDone)(nil),            // 26: oarlock.fsm.v1.JobDone
-	(*JobForget)(nil),          // 27: oarlock.fsm.v1.JobForget
-	(*Put)(nil),                // 28: oarlock.fsm.v1.Put
-	(*Delete)(nil),             // 29: oarlock.fsm.v1.Delete
-	(*CompareAndSwap)(nil),     // 30: oarlock.fsm.v1.CompareAndSwap
-	(*Touch)(nil),              // 31: oarlock.fsm.v1.Touch
-	(*Record)(nil),             // 32: oarlock.fsm.v1.Record
-	(*Job)(nil),                // 33: oarlock.fsm.v1.Job
-	(*Result)(nil),             // 34: oarlock.fsm.v1.Result
-	(*Checkpoint_Silence)(nil), // 35: oarlock.fsm.v1.Checkpoint.Silence
+	(Condition_Target)(0),      // 3: oarlock.fsm.v1.Condition.Target
+	(Condition_Compare)(0),     // 4: oarlock.fsm.v1.Condition.Compare
+	(Result_Status)(0),         // 5: oarlock.fsm.v1.Result.Status
+	(*Entry)(nil),              // 6: oarlock.fsm.v1.Entry
+	(*Claim)(nil),              // 7: oarlock.fsm.v1.Claim
+	(*Batch)(nil),              // 8: oarlock.fsm.v1.Batch
+	(*Guard)(nil),              // 9: oarlock.fsm.v1.Guard
+	(*Op)(nil),                 // 10: oarlock.fsm.v1.Op
+	(*OpenSession)(nil),        // 11: oarlock.fsm.v1.OpenSession
+	(*EndSessions)(nil),        // 12: oarlock.fsm.v1.EndSessions
+	(*EndFormer)(nil),          // 13: oarlock.fsm.v1.EndFormer
+	(*Renew)(nil),              // 14: oarlock.fsm.v1.Renew
+	(*Checkpoint)(nil),         // 15: oarlock.fsm.v1.Checkpoint
+	(*Release)(nil),            // 16: oarlock.fsm.v1.Release
+	(*Raise)(nil),              // 17: oarlock.fsm.v1.Raise
+	(*Lock)(nil),               // 18: oarlock.fsm.v1.Lock
+	(*Unlock)(nil),             // 19: oarlock.fsm.v1.Unlock
+	(*CancelLock)(nil),         // 20: oarlock.fsm.v1.CancelLock
+	(*SetPermits)(nil),         // 21: oarlock.fsm.v1.SetPermits
+	(*SetValue)(nil),           // 22: oarlock.fsm.v1.SetValue
+	(*Transfer)(nil),           // 23: oarlock.fsm.v1.Transfer
+	(*Force)(nil),              // 24: oarlock.fsm.v1.Force
+	(*RequestRevoke)(nil),      // 25: oarlock.fsm.v1.RequestRevoke
+	(*Started)(nil),            // 26: oarlock.fsm.v1.Started
+	(*EndGrace)(nil),           // 27: oarlock.fsm.v1.EndGrace
+	(*JobDone)(nil),            // 28: oarlock.fsm.v1.JobDone
+	(*JobForget)(nil),          // 29: oarlock.fsm.v1.JobForget
+	(*Put)(nil),                // 30: oarlock.fsm.v1.Put
+	(*Delete)(nil),             // 31: oarlock.fsm.v1.Delete
+	(*CompareAndSwap)(nil),     // 32: oarlock.fsm.v1.CompareAndSwap
+	(*DeletePrefix)(nil),       // 33: oarlock.fsm.v1.DeletePrefix
+	(*Add)(nil),                // 34: oarlock.fsm.v1.Add
+	(*Condition)(nil),          // 35: oarlock.fsm.v1.Condition
+	(*Read)(nil),               // 36: oarlock.fsm.v1.Read
+	(*TxnOp)(nil),              // 37: oarlock.fsm.v1.TxnOp
+	(*Txn)(nil),                // 38: oarlock.fsm.v1.Txn
+	(*TxnAnswer)(nil),          // 39: oarlock.fsm.v1.TxnAnswer
+	(*RecordRef)(nil),          // 40: oarlock.fsm.v1.RecordRef
+	(*ExpireRecords)(nil),      // 41: oarlock.fsm.v1.ExpireRecords
+	(*AgeRecords)(nil),         // 42: oarlock.fsm.v1.AgeRecords
+	(*Compact)(nil),            // 43: oarlock.fsm.v1.Compact
+	(*Touch)(nil),              // 44: oarlock.fsm.v1.Touch
+	(*Record)(nil),             // 45: oarlock.fsm.v1.Record
+	(*Job)(nil),                // 46: oarlock.fsm.v1.Job
+	(*Result)(nil),             // 47: oarlock.fsm.v1.Result
+	(*Checkpoint_Silence)(nil), // 48: oarlock.fsm.v1.Checkpoint.Silence
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
-	5,  // 0: oarlock.fsm.v1.Entry.claim:type_name -> oarlock.fsm.v1.Claim
-	6,  // 1: oarlock.fsm.v1.Entry.batch:type_name -> oarlock.fsm.v1.Batch
-	8,  // 2: oarlock.fsm.v1.Batch.ops:type_name -> oarlock.fsm.v1.Op
+	7,  // 0: oarlock.fsm.v1.Entry.claim:type_name -> oarlock.fsm.v1.Claim
+	8,  // 1: oarlock.fsm.v1.Entry.batch:type_name -> oarlock.fsm.v1.Batch
+	10, // 2: oarlock.fsm.v1.Batch.ops:type_name -> oarlock.fsm.v1.Op
 	0,  // 3: oarlock.fsm.v1.Guard.kind:type_name -> oarlock.fsm.v1.Guard.Kind
-	7,  // 4: oarlock.fsm.v1.Op.guards:type_name -> oarlock.fsm.v1.Guard
-	9,  // 5: oarlock.fsm.v1.Op.open_session:type_name -> oarlock.fsm.v1.OpenSession
-	10, // 6: oarlock.fsm.v1.Op.end_sessions:type_name -> oarlock.fsm.v1.EndSessions
-	11, // 7: oarlock.fsm.v1.Op.end_former:type_name -> oarlock.fsm.v1.EndFormer
-	12, // 8: oarlock.fsm.v1.Op.renew:type_name -> oarlock.fsm.v1.Renew
-	13, // 9: oarlock.fsm.v1.Op.checkpoint:type_name -> oarlock.fsm.v1.Checkpoint
-	14, // 10: oarlock.fsm.v1.Op.release:type_name -> oarlock.fsm.v1.Release
-	15, // 11: oarlock.fsm.v1.Op.raise:type_name -> oarlock.fsm.v1.Raise
-	16, // 12: oarlock.fsm.v1.Op.lock:type_name -> oarlock.fsm.v1.Lock
-	17, // 13: oarlock.fsm.v1.Op.unlock:type_name -> oarlock.fsm.v1.Unlock
-	18, // 14: oarlock.fsm.v1.Op.cancel_lock:type_name -> oarlock.fsm.v1.CancelLock
-	28, // 15: oarlock.fsm.v1.Op.put:type_name -> oarlock.fsm.v1.Put
-	29, // 16: oarlock.fsm.v1.Op.delete:type_name -> oarlock.fsm.v1.Delete
-	30, // 17: oarlock.fsm.v1.Op.compare_and_swap:type_name -> oarlock.fsm.v1.CompareAndSwap
-	31, // 18: oarlock.fsm.v1.Op.touch:type_name -> oarlock.fsm.v1.Touch
-	19, // 19: oarlock.fsm.v1.Op.set_permits:type_name -> oarlock.fsm.v1.SetPermits
-	20, // 20: oarlock.fsm.v1.Op.set_value:type_name -> oarlock.fsm.v1.SetValue
-	21, // 21: oarlock.fsm.v1.Op.transfer:type_name -> oarlock.fsm.v1.Transfer
-	22, // 22: oarlock.fsm.v1.Op.force:type_name -> oarlock.fsm.v1.Force
-	23, // 23: oarlock.fsm.v1.Op.request_revoke:type_name -> oarlock.fsm.v1.RequestRevoke
-	24, // 24: oarlock.fsm.v1.Op.started:type_name -> oarlock.fsm.v1.Started
-	25, // 25: oarlock.fsm.v1.Op.end_grace:type_name -> oarlock.fsm.v1.EndGrace
-	26, // 26: oarlock.fsm.v1.Op.job_done:type_name -> oarlock.fsm.v1.JobDone
-	27, // 27: oarlock.fsm.v1.Op.job_forget:type_name -> oarlock.fsm.v1.JobForget
-	35, // 28: oarlock.fsm.v1.Checkpoint.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
-	35, // 29: oarlock.fsm.v1.Release.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
-	1,  // 30: oarlock.fsm.v1.Lock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	2,  // 31: oarlock.fsm.v1.Lock.mode:type_name -> oarlock.fsm.v1.Lock.Mode
-	1,  // 32: oarlock.fsm.v1.Unlock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 33: oarlock.fsm.v1.SetValue.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 34: oarlock.fsm.v1.Transfer.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 35: oarlock.fsm.v1.Force.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 36: oarlock.fsm.v1.RequestRevoke.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 37: oarlock.fsm.v1.Started.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 38: oarlock.fsm.v1.EndGrace.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	3,  // 39: oarlock.fsm.v1.Result.status:type_name -> oarlock.fsm.v1.Result.Status
-	32, // 40: oarlock.fsm.v1.Result.record:type_name -> oarlock.fsm.v1.Record
-	33, // 41: oarlock.fsm.v1.Result.job:type_name -> oarlock.fsm.v1.Job
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	9,  // 4: oarlock.fsm.v1.Op.guards:type_name -> oarlock.fsm.v1.Guard
+	11, // 5: oarlock.fsm.v1.Op.open_session:type_name -> oarlock.fsm.v1.OpenSession
+	12, // 6: oarlock.fsm.v1.Op.end_sessions:type_name -> oarlock.fsm.v1.EndSessions
+	13, // 7: oarlock.fsm.v1.Op.end_former:type_name -> oarlock.fsm.v1.EndFormer
+	14, // 8: oarlock.fsm.v1.Op.renew:type_name -> oarlock.fsm.v1.Renew
+	15, // 9: oarlock.fsm.v1.Op.checkpoint:type_name -> oarlock.fsm.v1.Checkpoint
+	16, // 10: oarlock.fsm.v1.Op.release:type_name -> oarlock.fsm.v1.Release
+	17, // 11: oarlock.fsm.v1.Op.raise:type_name -> oarlock.fsm.v1.Raise
+	18, // 12: oarlock.fsm.v1.Op.lock:type_name -> oarlock.fsm.v1.Lock
+	19, // 13: oarlock.fsm.v1.Op.unlock:type_name -> oarlock.fsm.v1.Unlock
+	20, // 14: oarlock.fsm.v1.Op.cancel_lock:type_name -> oarlock.fsm.v1.CancelLock
+	30, // 15: oarlock.fsm.v1.Op.put:type_name -> oarlock.fsm.v1.Put
+	31, // 16: oarlock.fsm.v1.Op.delete:type_name -> oarlock.fsm.v1.Delete
+	32, // 17: oarlock.fsm.v1.Op.compare_and_swap:type_name -> oarlock.fsm.v1.CompareAndSwap
+	44, // 18: oarlock.fsm.v1.Op.touch:type_name -> oarlock.fsm.v1.Touch
+	21, // 19: oarlock.fsm.v1.Op.set_permits:type_name -> oarlock.fsm.v1.SetPermits
+	22, // 20: oarlock.fsm.v1.Op.set_value:type_name -> oarlock.fsm.v1.SetValue
+	23, // 21: oarlock.fsm.v1.Op.transfer:type_name -> oarlock.fsm.v1.Transfer
+	24, // 22: oarlock.fsm.v1.Op.force:type_name -> oarlock.fsm.v1.Force
+	25, // 23: oarlock.fsm.v1.Op.request_revoke:type_name -> oarlock.fsm.v1.RequestRevoke
+	26, // 24: oarlock.fsm.v1.Op.started:type_name -> oarlock.fsm.v1.Started
+	27, // 25: oarlock.fsm.v1.Op.end_grace:type_name -> oarlock.fsm.v1.EndGrace
+	28, // 26: oarlock.fsm.v1.Op.job_done:type_name -> oarlock.fsm.v1.JobDone
+	29, // 27: oarlock.fsm.v1.Op.job_forget:type_name -> oarlock.fsm.v1.JobForget
+	33, // 28: oarlock.fsm.v1.Op.delete_prefix:type_name -> oarlock.fsm.v1.DeletePrefix
+	34, // 29: oarlock.fsm.v1.Op.add:type_name -> oarlock.fsm.v1.Add
+	38, // 30: oarlock.fsm.v1.Op.txn:type_name -> oarlock.fsm.v1.Txn
+	41, // 31: oarlock.fsm.v1.Op.expire_records:type_name -> oarlock.fsm.v1.ExpireRecords
+	42, // 32: oarlock.fsm.v1.Op.age_records:type_name -> oarlock.fsm.v1.AgeRecords
+	43, // 33: oarlock.fsm.v1.Op.compact:type_name -> oarlock.fsm.v1.Compact
+	48, // 34: oarlock.fsm.v1.Checkpoint.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
+	48, // 35: oarlock.fsm.v1.Release.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
+	1,  // 36: oarlock.fsm.v1.Lock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	2,  // 37: oarlock.fsm.v1.Lock.mode:type_name -> oarlock.fsm.v1.Lock.Mode
+	1,  // 38: oarlock.fsm.v1.Unlock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 39: oarlock.fsm.v1.SetValue.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 40: oarlock.fsm.v1.Transfer.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 41: oarlock.fsm.v1.Force.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 42: oarlock.fsm.v1.RequestRevoke.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 43: oarlock.fsm.v1.Started.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 44: oarlock.fsm.v1.EndGrace.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	3,  // 45: oarlock.fsm.v1.Condition.target:type_name -> oarlock.fsm.v1.Condition.Target
+	4,  // 46: oarlock.fsm.v1.Condition.compare:type_name -> oarlock.fsm.v1.Condition.Compare
+	30, // 47: oarlock.fsm.v1.TxnOp.put:type_name -> oarlock.fsm.v1.Put
+	31, // 48: oarlock.fsm.v1.TxnOp.delete:type_name -> oarlock.fsm.v1.Delete
+	34, // 49: oarlock.fsm.v1.TxnOp.add:type_name -> oarlock.fsm.v1.Add
+	36, // 50: oarlock.fsm.v1.TxnOp.read:type_name -> oarlock.fsm.v1.Read
+	35, // 51: oarlock.fsm.v1.Txn.if:type_name -> oarlock.fsm.v1.Condition
+	37, // 52: oarlock.fsm.v1.Txn.then:type_name -> oarlock.fsm.v1.TxnOp
+	37, // 53: oarlock.fsm.v1.Txn.else:type_name -> oarlock.fsm.v1.TxnOp
+	45, // 54: oarlock.fsm.v1.TxnAnswer.record:type_name -> oarlock.fsm.v1.Record
+	40, // 55: oarlock.fsm.v1.ExpireRecords.records:type_name -> oarlock.fsm.v1.RecordRef
+	40, // 56: oarlock.fsm.v1.AgeRecords.records:type_name -> oarlock.fsm.v1.RecordRef
+	5,  // 57: oarlock.fsm.v1.Result.status:type_name -> oarlock.fsm.v1.Result.Status
+	45, // 58: oarlock.fsm.v1.Result.record:type_name -> oarlock.fsm.v1.Record
+	46, // 59: oarlock.fsm.v1.Result.job:type_name -> oarlock.fsm.v1.Job
+	39, // 60: oarlock.fsm.v1.Result.answers:type_name -> oarlock.fsm.v1.TxnAnswer
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -3062,14 +4132,26 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Op_EndGrace)(nil),
 		(*Op_JobDone)(nil),
 		(*Op_JobForget)(nil),
+		(*Op_DeletePrefix)(nil),
+		(*Op_Add)(nil),
+		(*Op_Txn)(nil),
+		(*Op_ExpireRecords)(nil),
+		(*Op_AgeRecords)(nil),
+		(*Op_Compact)(nil),
+	}
+	file_fsm_fsmpb_command_proto_msgTypes[31].OneofWrappers = []any{
+		(*TxnOp_Put)(nil),
+		(*TxnOp_Delete)(nil),
+		(*TxnOp_Add)(nil),
+		(*TxnOp_Read)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   32,
+			NumEnums:      6,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
