@@ -41,7 +41,10 @@ func (c *Cluster) AwaitReady() {
 		if n == nil {
 			continue
 		}
-		if err := n.Ready(ctx); err != nil {
+		stop := c.checks.byDeadline(ctx, "ready")
+		err := n.Ready(ctx)
+		stop()
+		if err != nil {
 			c.t.Fatalf("node %d is not ready after %v: %v", m.i, patience, err)
 		}
 	}

@@ -134,8 +134,14 @@ func (k *checker) judgeOwners(shard int, seen []owned) {
 // checkHealth: no node fails whose disk is sound.
 func (k *checker) checkHealth() {
 	for _, m := range k.c.all() {
-		if n := m.running(); n != nil && n.Err() != nil && !m.disk.failed() && !m.mayFail() {
-			k.failf("node %d failed: %v", m.i, n.Err())
+		if n := m.running(); n != nil {
+			k.judgeHealth(m.i, n.Err(), m.disk.failed() || m.mayFail())
 		}
+	}
+}
+
+func (k *checker) judgeHealth(i int, err error, may bool) {
+	if err != nil && !may {
+		k.failf("node %d failed: %v", i, err)
 	}
 }

@@ -1,7 +1,6 @@
 package nodetest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -9,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/oarlock/oarlock/node"
 	"github.com/oarlock/oarlock/transport/memnet"
@@ -155,29 +152,13 @@ func (c *Cluster) all() []*member {
 	return c.members[:len(c.members):len(c.members)]
 }
 
-// logger sends the logs of node i to the test.
-func (c *Cluster) logger(name string) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Name: name, Level: c.o.Log, Output: logWriter{c}, TimeFormat: "05.000"})
-}
-
-type logWriter struct{ c *Cluster }
-
-func (w logWriter) Write(b []byte) (int, error) {
-	w.c.mu.Lock()
-	done := w.c.done
-	w.c.mu.Unlock()
-	if !done {
-		w.c.t.Logf("%s", bytes.TrimSpace(b))
-	}
-	return len(b), nil
-}
-
 // finish is the end of the test.
 func (c *Cluster) finish() {
 	c.healAll()
 	c.checks.finish()
 	c.closeAll()
 	time.Sleep(gossipEnd)
+	c.checks.checkLeaks()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done = true
@@ -193,20 +174,13 @@ func (c *Cluster) healAll() {
 	c.Heal()
 }
 
-// closeLimit bounds Close of a healthy node, in virtual time.
-const closeLimit = 20 * time.Second
-
 // closeAll closes all nodes at once and waits for those that were killed.
 func (c *Cluster) closeAll() {
 	var wg sync.WaitGroup
 	for _, m := range c.all() {
 		wg.Go(func() { // stops when the node is closed
-			began := time.Now()
 			if err := m.close(); err != nil && !m.disk.failed() {
 				c.t.Errorf("close node %d: %v", m.i, err)
-			}
-			if took := time.Since(began); took > closeLimit {
-				c.t.Errorf("close node %d: took %v, want at most %v", m.i, took, closeLimit)
 			}
 		})
 	}

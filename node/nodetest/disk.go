@@ -12,6 +12,8 @@ import (
 // A Disk is one node's disk, in memory. What a fault does holds for the state and for the Raft log alike, for the node that
 // runs now and for those that are started on it later, until Heal. It is safe for concurrent use.
 type Disk struct {
+	open openFiles
+
 	gate sync.RWMutex // held shared around each sync, exclusively for a crash, so that both stores crash at one instant
 
 	mu    sync.Mutex // guards the fields below
@@ -79,6 +81,12 @@ func (d *Disk) faults(change func(f *faults)) {
 	change(f)
 }
 
+// hangs says whether the disk is stalled now.
+func (d *Disk) hangs() (yes bool) {
+	d.faults(func(f *faults) { yes = f.stalled != nil })
+	return yes
+}
+
 // failed says whether a node may have failed because of this disk.
 func (d *Disk) failed() bool {
 	d.mu.Lock()
@@ -90,7 +98,7 @@ func (d *Disk) failed() bool {
 func (d *Disk) mount() (vfs.FS, raftvfs.FS) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &stateFS{FS: d.state, f: d.cur}, raftvfs.Wrap(logFS{d.log}, d.cur)
+	return &stateFS{FS: d.state, f: d.cur}, raftvfs.Wrap(logFS{d.log, &d.open}, d.cur)
 }
 
 // crash makes the disk hold what a machine finds after it lost its power now. What the running node does from here on counts no

@@ -1,6 +1,8 @@
 package nodetest
 
 import (
+	"io"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	raftvfs "github.com/lni/vfs"
 )
@@ -9,7 +11,43 @@ import (
 const diskSize = 1 << 40
 
 // logFS is the file system of a node's Raft log. The one in memory does not tell its size, which the log's store asks for.
-type logFS struct{ *raftvfs.MemFS }
+type logFS struct {
+	*raftvfs.MemFS
+	open *openFiles
+}
+
+func (f logFS) Create(name string) (raftvfs.File, error) {
+	file, err := f.MemFS.Create(name)
+	return f.count(name, file, err)
+}
+
+func (f logFS) Open(name string, o ...raftvfs.OpenOption) (raftvfs.File, error) {
+	file, err := f.MemFS.Open(name, o...)
+	return f.count(name, file, err)
+}
+
+func (f logFS) OpenDir(name string) (raftvfs.File, error) {
+	file, err := f.MemFS.OpenDir(name)
+	return f.count(name, file, err)
+}
+
+func (f logFS) OpenForAppend(name string) (raftvfs.File, error) {
+	file, err := f.MemFS.OpenForAppend(name)
+	return f.count(name, file, err)
+}
+
+func (f logFS) ReuseForWrite(from, to string) (raftvfs.File, error) {
+	file, err := f.MemFS.ReuseForWrite(from, to)
+	return f.count(to, file, err)
+}
+
+func (f logFS) Lock(name string) (io.Closer, error) {
+	l, err := f.MemFS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return &counted{l, f.open.opened(name)}, nil
+}
 
 func (logFS) GetDiskUsage(string) (raftvfs.DiskUsage, error) {
 	return raftvfs.DiskUsage{AvailBytes: diskSize, TotalBytes: diskSize}, nil
@@ -21,35 +59,43 @@ type stateFS struct {
 	f *faults
 }
 
-func (s *stateFS) wrap(f vfs.File, err error) (vfs.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &stateFile{File: f, f: s.f}, nil
-}
-
 func (s *stateFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := s.f.write(); err != nil {
 		return nil, err
 	}
-	return s.wrap(s.FS.Create(name, c))
+	f, err := s.FS.Create(name, c)
+	return s.wrap(name, f, err)
 }
 
 func (s *stateFS) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
-	return s.wrap(s.FS.Open(name, o...))
+	f, err := s.FS.Open(name, o...)
+	return s.wrap(name, f, err)
 }
 
 func (s *stateFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	return s.wrap(s.FS.OpenReadWrite(name, c, o...))
+	f, err := s.FS.OpenReadWrite(name, c, o...)
+	return s.wrap(name, f, err)
 }
 
-func (s *stateFS) OpenDir(name string) (vfs.File, error) { return s.wrap(s.FS.OpenDir(name)) }
+func (s *stateFS) OpenDir(name string) (vfs.File, error) {
+	f, err := s.FS.OpenDir(name)
+	return s.wrap(name, f, err)
+}
+
+func (s *stateFS) Lock(name string) (io.Closer, error) {
+	l, err := s.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return &counted{l, s.f.d.open.opened(name)}, nil
+}
 
 func (s *stateFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := s.f.write(); err != nil {
 		return nil, err
 	}
-	return s.wrap(s.FS.ReuseForWrite(from, to, c))
+	f, err := s.FS.ReuseForWrite(from, to, c)
+	return s.wrap(to, f, err)
 }
 
 func (s *stateFS) Rename(from, to string) error {
@@ -71,7 +117,13 @@ func (s *stateFS) Unwrap() vfs.FS { return s.FS }
 // stateFile is an open file of a stateFS.
 type stateFile struct {
 	vfs.File
-	f *faults
+	f      *faults
+	closed func()
+}
+
+func (s *stateFile) Close() error {
+	s.closed()
+	return s.File.Close()
 }
 
 func (s *stateFile) Write(b []byte) (int, error) {

@@ -21,7 +21,8 @@
 //
 // Without being asked, all the time and once more at the end, a Cluster checks that no two nodes own a shard at one
 // instant, that ownership tokens rise, that replicas with the same applied index have the same state, that no node failed
-// whose disk was sound, and that Close ends in time and leaves nothing behind. Track, Resource and History check holds, fenced
+// whose disk was sound, that the Raft library panics nowhere, that Open, Close and Shutdown end in time, and that a closed node leaves
+// no port, file or goroutine behind. Track, Resource and History check holds, fenced
 // writes and linearizability in addition. What is found is reported with t.Errorf.
 //
 // # What it is not

@@ -18,12 +18,14 @@ func (c *Cluster) Kill(i int) {
 // Shutdown stops node i gracefully, and returns how long that took.
 func (c *Cluster) Shutdown(i int) time.Duration {
 	c.t.Helper()
-	n := c.member(i).take()
+	m := c.member(i)
+	n := m.take()
 	if n == nil {
 		c.t.Fatalf("shut node %d down: it is down already", i)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	defer c.checks.within(patience+closeLimit, m.disk.hangs, "shut node %d down", i)()
 	began := time.Now()
 	if err := n.Shutdown(ctx); err != nil {
 		c.t.Fatalf("shut node %d down: %v", i, err)

@@ -14,9 +14,6 @@ import (
 // maxHistory bounds the operations on one key or lock that a History keeps: what it costs to check them grows fast.
 const maxHistory = 2000
 
-// late is by how much a call may outlast its context.
-const late = 50 * time.Millisecond
-
 // A History does operations, records them with their outcomes, and checks at the end of the test that they are linearizable:
 // each seems to have happened at one instant between its call and its return. An operation whose outcome is unknown may have
 // happened at any instant after its call, or never. At the end all keys are read once more, so a lost write is found. It also checks
@@ -95,8 +92,9 @@ func (h *History) call(ctx context.Context, what string, s *node.Shard, key stri
 	h.client++
 	client := h.client
 	h.mu.Unlock()
+	returned := h.c.checks.byDeadline(ctx, what)
 	return func(r record, rev node.Revision, err error) {
-		h.inTime(ctx, what, called)
+		returned()
 		r.rev = rev
 		o := outcomeOf(err)
 		switch {
@@ -129,13 +127,6 @@ func (h *History) add(to map[place][]porcupine.Operation, at place, op porcupine
 	defer h.mu.Unlock()
 	if len(to[at]) < maxHistory {
 		to[at] = append(to[at], op)
-	}
-}
-
-// inTime: a call returns by the deadline of its ctx.
-func (h *History) inTime(ctx context.Context, what string, called time.Time) {
-	if d, ok := ctx.Deadline(); ok && time.Since(d) > late && time.Since(called) > late {
-		h.c.checks.failf("%s returned %v after its deadline", what, time.Since(d))
 	}
 }
 

@@ -22,8 +22,9 @@ func (h *History) TryLock(ctx context.Context, s *node.Shard, name string, o *no
 
 func (h *History) lock(ctx context.Context, s *node.Shard, name string, take func() (*node.Lock, error)) (*node.Lock, error) {
 	called, at := time.Now(), place{s.ID(), name}
+	returned := h.c.checks.byDeadline(ctx, "lock")
 	l, err := take()
-	h.inTime(ctx, "lock", called)
+	returned()
 	if err != nil {
 		// Whatever was done is undone by the library, or by the end of the session.
 		if outcomeOf(err) == strange && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))) {
@@ -42,8 +43,9 @@ func (h *History) lock(ctx context.Context, s *node.Shard, name string, take fun
 // Unlock is Lock.Unlock of a lock that Lock or TryLock returned, recorded.
 func (h *History) Unlock(ctx context.Context, s *node.Shard, name string, l *node.Lock) error {
 	called, at := time.Now(), place{s.ID(), name}
+	returned := h.c.checks.byDeadline(ctx, "unlock")
 	err := l.Unlock(ctx)
-	h.inTime(ctx, "unlock", called)
+	returned()
 	switch {
 	case err == nil:
 		h.add(h.locks, at, h.operation(h.nextClient(), grant{token: l.Token(), end: true}, called, false))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +19,38 @@ import (
 // recorder is a testing.TB that keeps what is reported.
 type recorder struct {
 	testing.TB
-	mu     sync.Mutex // guards errors
-	errors []string
+	own bool // end runs the cleanups, not the test
+
+	mu       sync.Mutex // guards the fields below
+	errors   []string
+	cleanups []func()
+}
+
+func (r *recorder) Cleanup(f func()) {
+	if !r.own {
+		r.TB.Cleanup(f)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// atEnd makes end call f last.
+func (r *recorder) atEnd(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append([]func(){f}, r.cleanups...)
+}
+
+// end runs what Cleanup was given, the last first.
+func (r *recorder) end() {
+	r.mu.Lock()
+	all := r.cleanups
+	r.mu.Unlock()
+	for _, f := range slices.Backward(all) {
+		f()
+	}
 }
 
 func (r *recorder) Helper() {}

@@ -92,9 +92,14 @@ func (m *member) start() error {
 	}
 	var inside env.Inspector
 	e.Inspect = func(i env.Inspector) { inside = i }
+	if m.c.o.Env != nil {
+		m.c.o.Env(m.i, e)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	stop := m.c.checks.within(openLimit, m.disk.hangs, "start node %d", m.i)
 	n, err := node.Open(env.With(ctx, e), config)
+	stop()
 	if err != nil {
 		return err
 	}
@@ -132,7 +137,7 @@ func (m *member) kill() error {
 	m.c.net.Resume(addr)
 	go func() { // stops when the node is closed: start and close wait for it
 		defer close(closing)
-		_ = n.Close() // nothing that it does counts any more
+		_ = m.closeNode(n) // nothing that it does counts any more
 		m.disk.settle()
 		m.c.reset(addr)
 	}()
@@ -143,9 +148,15 @@ func (m *member) kill() error {
 func (m *member) close() error {
 	m.settled()
 	if n := m.take(); n != nil {
-		return n.Close()
+		return m.closeNode(n)
 	}
 	return nil
+}
+
+// closeNode closes n, which must not take long.
+func (m *member) closeNode(n *node.Node) error {
+	defer m.c.checks.within(closeLimit, m.disk.hangs, "close node %d", m.i)()
+	return n.Close()
 }
 
 // settled waits until a killed node is closed.

@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/oarlock/oarlock/node"
+	"github.com/oarlock/oarlock/node/internal/env"
 )
 
 // Options set up a Cluster; nil and the zero value are the defaults.
@@ -18,6 +19,9 @@ type Options struct {
 	Bootstrap int
 	// Config changes the config of node i, of those that New makes and those of Add and Clone, before each of its starts. It may be nil.
 	Config func(i int, c *node.Config)
+	// Env changes the surroundings of node i before each of its starts. It may be nil, and is for this module's own tests: nobody else can name
+	// its type.
+	Env func(i int, e *env.Env)
 	// Formats are the newest cluster format versions that the nodes' binaries speak, by index; zero or missing: as built. See Binary.
 	Formats []uint32
 	// Seed seeds delays and losses. One seed gives one distribution, not one exact run.

@@ -21,7 +21,7 @@ var process router
 //
 // Levels are one step quieter than dragonboat's, whose Info is about its inner life: Debug becomes Trace, Info Debug,
 // Warning Warn, Error Error; but the Warnings of its package raft, which are the steps of ordinary elections, become Info.
-// Panicf is logged as Error and then panics, as dragonboat relies on its not returning; whoever calls into dragonboat
+// Panicf is logged as Error, after the word "panic: ", and then panics, as dragonboat relies on its not returning; whoever calls into dragonboat
 // recovers where it can.
 func Attach(l hclog.Logger) (detach func()) {
 	if !process.install(logger.SetLoggerFactory) {
@@ -130,7 +130,7 @@ func (d *dragonboatLogger) Errorf(format string, args ...any) {
 
 // Panicf logs and panics. dragonboat's code behind a call of it assumes that it did not return.
 func (d *dragonboatLogger) Panicf(format string, args ...any) {
-	d.log(logger.CRITICAL, hclog.Error, format, args)
+	d.log(logger.CRITICAL, hclog.Error, "panic: "+format, args)
 	panic(fmt.Sprintf(format, args...))
 }
 

@@ -79,7 +79,7 @@ func TestAttach_Panicf(t *testing.T) {
 			t.Errorf("attached %v: got panic %v, want shard 7 broke", attached, got)
 		}
 	}
-	if got := strings.Count(log.String(), "shard 7 broke"); got != 1 {
+	if got := strings.Count(log.String(), "panic: shard 7 broke"); got != 1 {
 		t.Errorf("got %d log lines, want 1: %q", got, log)
 	}
 }
