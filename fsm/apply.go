@@ -177,6 +177,8 @@ func (t *txn) doHold(op *fsmpb.Op) *fsmpb.Result {
 		return t.jobDone(k.JobDone)
 	case *fsmpb.Op_JobForget:
 		return t.jobForget(k.JobForget)
+	case *fsmpb.Op_PassTime:
+		return t.passTime(k.PassTime)
 	}
 	return invalid("no kind") // faultIn has refused it
 }

@@ -200,6 +200,9 @@ func rewrite(suffix, value []byte) ([]byte, error) {
 	case kindJob:
 		j, result, err := decodeJob(rest, value)
 		return appendJob(nil, j, result), err
+	case kindPassed:
+		d, err := decodePassed(value)
+		return appendPassed(nil, d), err
 	case kindRecord:
 		rec, err := decodeRecord(rest, value)
 		return appendRecord(nil, &rec), err

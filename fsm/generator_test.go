@@ -40,7 +40,10 @@ func (g *generator) holdOp(id Token, seq uint64) *fsmpb.Op {
 		}
 		return graceOp(kind, name, token)
 	case 12:
-		if g.r.IntN(3) > 0 {
+		if g.r.IntN(3) == 0 {
+			return passOp(g.m.Passed(), 1+time.Duration(g.r.Int64N(int64(MaxPass))))
+		}
+		if g.r.IntN(2) > 0 {
 			return forgetOp(g.pick("x", "y"), 0)
 		}
 	}

@@ -157,7 +157,8 @@ type dump struct {
 	Timed    []Hold
 	Graces   []Grace
 	Jobs     []Job
-	Done     []Job
+	Kept     []KeptJob
+	Passed   time.Duration
 }
 
 type dumpedSession struct {
@@ -195,7 +196,7 @@ func dumpState(st *state) dump {
 		d.Jobs = append(d.Jobs, j.view(nil))
 	}
 	slices.SortFunc(d.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
-	d.Done, _ = m.DoneJobs(0)
+	d.Kept, d.Passed = m.KeptJobs(), st.passed
 	return d
 }
 

@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -18,7 +19,8 @@ type job struct {
 	done    Token  // number of the completion, from the tokens' counter; zero: not completed
 	token   Token  // of the grant that completed it
 	keep    time.Duration
-	at      int64 // nanoseconds of a wall clock
+	at      int64         // nanoseconds of a wall clock
+	born    time.Duration // the shard's passed time at the completion
 	forgot  bool
 }
 
@@ -57,8 +59,10 @@ func (t *txn) jobDone(x *fsmpb.JobDone) *fsmpb.Result {
 	case c == nil:
 		return status(fsmpb.Result_NOT_HELD)
 	}
-	j.done, j.token, j.keep, j.at = t.mint(), c.token, time.Duration(x.Keep), x.At
-	t.st.done.add(j)
+	j.done, j.token, j.keep, j.at, j.born = t.mint(), c.token, time.Duration(x.Keep), x.At, t.st.passed
+	if j.keep > 0 {
+		t.st.kept.add(j)
+	}
 	t.jobs[j.name] = x.Result
 	t.keepJob(j, x.Result)
 	l := c.locks[0]
@@ -92,11 +96,26 @@ func (t *txn) forget(j *job) {
 	j.forgot = true
 	delete(t.st.jobs, j.name)
 	delete(t.jobs, j.name)
-	if j.done != 0 {
-		t.st.done.left(1)
+	if j.keep > 0 {
+		t.st.kept.left(1)
 	}
 	t.unset(append(t.sp.start(t.key[:0], kindJob), j.name...))
 }
+
+// passTime counts the time that owners measure, each time once. It saturates.
+func (t *txn) passTime(x *fsmpb.PassTime) *fsmpb.Result {
+	if time.Duration(x.After) != t.st.passed {
+		return status(fsmpb.Result_CONFLICT)
+	}
+	t.st.passed += min(time.Duration(x.Time), math.MaxInt64-t.st.passed)
+	t.val = appendPassed(t.val[:0], t.st.passed)
+	t.set(t.sp.start(t.key[:0], kindPassed))
+	return status(fsmpb.Result_OK)
+}
+
+// age is the time since the job's completion, at least. What is passed is known in steps, and the completion may have come at the
+// end of one.
+func (st *state) age(j *job) time.Duration { return max(st.passed-j.born-MaxPass, 0) }
 
 // doneBefore is the result of asking for a completed job.
 func (t *txn) doneBefore(j *job) *fsmpb.Result {

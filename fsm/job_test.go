@@ -127,44 +127,104 @@ func TestMachine_JobForget(t *testing.T) {
 	s.want(fsmpb.Result_OK, forgetOp("j", 0))
 }
 
-// Jobs are listed by name, and the completed ones by age, also after the machine was opened again.
+// Jobs are listed by name, page by page, each with its record and with who runs it and how many wait, also after the machine was
+// opened again.
 func TestMachine_Jobs(t *testing.T) {
 	s := owned(t)
-	a := s.session("a")
-	for i, name := range []string{"b/2", "a", "b/1", "b/3"} {
+	a, b := s.session("a"), s.session("b")
+	for i, name := range []string{"b/2", "a", "b/1", "b/3", "b/4"} {
 		tok := s.want(fsmpb.Result_OK, jobOp(a, uint64(i)+1, name)).Token
-		if name != "b/1" {
+		switch name {
+		case "b/1":
+			s.want(fsmpb.Result_QUEUED, jobOp(b, 9, name))
+		case "b/4":
+			s.want(fsmpb.Result_OK, unlockOf(fsmpb.Lock_JOB, name, tok))
+		default:
 			s.want(fsmpb.Result_OK, doneOp(0, 0, name, tok, "r"+name, 0, 0))
-		}
-	}
-	for _, c := range []struct {
-		prefix, after string
-		limit         int
-		want          []string
-	}{
-		{"", "", 0, []string{"a 1 ra", "b/1 1 ", "b/2 1 rb/2", "b/3 1 rb/3"}},
-		{"b/", "", 2, []string{"b/1 1 ", "b/2 1 rb/2"}}, {"b/", "b/2", 2, []string{"b/3 1 rb/3"}}, {"c", "", 0, nil},
-	} {
-		jobs, err := s.m.Jobs([]byte(c.prefix), []byte(c.after), c.limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, j := range jobs {
-			got = append(got, fmt.Sprint(j.Name, " ", j.Attempt, " ", string(j.Result)))
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("jobs under %q after %q (-want +got):\n%s", c.prefix, c.after, diff)
 		}
 	}
 	again, err := Open(s.db, 7, 3, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []*Machine{s.m, again} {
-		oldest, total := m.DoneJobs(2)
-		if len(oldest) != 2 || total != 3 || oldest[0].Name != "b/2" || oldest[1].Name != "a" || oldest[0].Result != nil {
-			t.Errorf("completed: got %+v of %d, want b/2 and a of 3", oldest, total)
+	for _, c := range []struct {
+		prefix, after string
+		limit, size   int
+		want          []string
+		more          bool
+	}{
+		{"", "", 0, 0, []string{"a ra", "b/1 run by a, 1 wait", "b/2 rb/2", "b/3 rb/3", "b/4 "}, false},
+		{"b/", "", 2, 0, []string{"b/1 run by a, 1 wait", "b/2 rb/2"}, true},
+		{"b/", "b/2", 2, 0, []string{"b/3 rb/3", "b/4 "}, false},
+		{"b/", "", 0, 5, []string{"b/1 run by a, 1 wait", "b/2 rb/2", "b/3 rb/3"}, true},
+		{"b/", "b/2", 0, 1, []string{"b/3 rb/3"}, true},
+		{"c", "", 0, 0, nil, false},
+	} {
+		for _, m := range []*Machine{s.m, again} {
+			jobs, more, err := m.Jobs([]byte(c.prefix), []byte(c.after), c.limit, c.size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, j := range jobs {
+				line := fmt.Sprint(j.Name, " ", string(j.Result))
+				if j.Holder.Token != 0 {
+					line += fmt.Sprintf("run by %s, %d wait", j.Holder.Node, j.Waiters)
+				}
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || more != c.more {
+				t.Errorf("jobs under %q after %q: more %v, want %v (-want +got):\n%s", c.prefix, c.after, more, c.more, diff)
+			}
 		}
+	}
+}
+
+// A record's age is never more than what owners have measured since its completion, whichever owners they were and whatever the
+// wall clock of the completion says. Records for ever are not among those to forget.
+func TestMachine_KeptJobs(t *testing.T) {
+	s := owned(t)
+	a := s.session("a")
+	const long = 24 * time.Hour
+	complete := func(seq uint64, name string, keep time.Duration) Token {
+		tok := s.want(fsmpb.Result_OK, jobOp(a, seq, name)).Token
+		return Token(s.want(fsmpb.Result_OK, doneOp(0, 0, name, tok, "r", keep, int64(seq))).Token)
+	}
+	want := func(want ...KeptJob) {
+		t.Helper()
+		again, err := Open(s.db, 7, 3, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*Machine{s.m, again} {
+			if diff := cmp.Diff(want, m.KeptJobs()); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			for _, k := range want {
+				if got, ok := m.KeptJob([]byte(k.Name)); !ok || got != k {
+					t.Errorf("%s: got %+v, %v; want %+v", k.Name, got, ok, k)
+				}
+			}
+		}
+	}
+	s.do(passOp(0, MaxPass))
+	first := complete(1, "first", long)
+	complete(2, "for ever", 0)
+	s.do(passOp(MaxPass, MaxPass)) // it may have been completed at the end of it
+	second := complete(3, "second", time.Hour)
+	want(KeptJob{"first", first, long, 0}, KeptJob{"second", second, time.Hour, 0})
+	s.claim("b", 2)
+	for range 2 { // the second time a copy
+		s.do(passOp(2*MaxPass, time.Second), passOp(2*MaxPass+time.Second, MaxPass))
+	}
+	want(KeptJob{"first", first, long, MaxPass + time.Second}, KeptJob{"second", second, time.Hour, time.Second})
+	s.do(forgetOp("first", first))
+	want(KeptJob{"second", second, time.Hour, time.Second})
+	if _, ok := s.m.KeptJob([]byte("for ever")); ok {
+		t.Error("a record for ever is among those to forget")
+	}
+	s.want(fsmpb.Result_CONFLICT, passOp(0, time.Second))
+	for _, bad := range []time.Duration{0, -1, MaxPass + 1} {
+		s.want(fsmpb.Result_INVALID, passOp(s.m.Passed(), bad))
 	}
 }

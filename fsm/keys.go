@@ -23,6 +23,7 @@ const (
 	kindClaim    = 'c' // the last claim
 	kindCounters = 'n' // version, tokens, revision
 	kindJob      = 'j' // name → run-once job, with its result
+	kindPassed   = 'p' // time for which the shard has had owners
 	kindSession  = 's' // id → session
 	kindResult   = 't' // session, seq → result
 	kindClaimant = 'u' // session, seq → holder of locks or waiter for them

@@ -18,6 +18,7 @@ const (
 	MaxHold      = 366 * 24 * time.Hour // bound of a grant's length, zero: none
 	MaxGrace     = 24 * time.Hour       // that a name stays closed after a holder died
 	MaxJobResult = 64 << 10             // bytes of a completed job's result
+	MaxPass      = time.Minute          // that one PassTime adds
 	MaxNode      = 255                  // bytes of a node's id, at least 1
 	MaxRecordTTL = 366 * 24 * time.Hour // of a config record, zero: it never expires
 	MaxDeleted   = 1024                 // records that one DeletePrefix removes

@@ -44,6 +44,10 @@ func (l loader) record(suffix, value []byte) error {
 		return errors.Join(err, l.minted(c.Token))
 	case kindCounters:
 		return nil // load has read them
+	case kindPassed:
+		var err error
+		l.st.passed, err = decodePassed(value)
+		return err
 	case kindSession:
 		return l.session(rest, value)
 	case kindResult:

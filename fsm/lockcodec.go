@@ -80,7 +80,11 @@ func appendJob(b []byte, j *job, result []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(j.token))
 	b = binary.AppendUvarint(b, uint64(j.keep))
 	b = binary.AppendUvarint(b, uint64(j.at))
-	return appendBytes(b, result)
+	b = appendBytes(b, result)
+	if j.born > 0 {
+		b = binary.AppendUvarint(b, uint64(j.born))
+	}
+	return b
 }
 
 func decodeJob(name, b []byte) (*job, []byte, error) {
@@ -88,15 +92,30 @@ func decodeJob(name, b []byte) (*job, []byte, error) {
 	j := &job{name: string(name), attempt: r.uint(), done: Token(r.uint()), token: Token(r.uint())}
 	keep, at, result := r.uint(), r.uint(), r.bytes(MaxJobResult)
 	j.keep, j.at = time.Duration(keep), int64(at)
+	if len(r.b) > 0 {
+		j.born = r.duration(math.MaxInt64)
+		r.bad = r.bad || j.born == 0
+	}
 	switch {
 	case len(name) == 0, len(name) > MaxName, j.attempt == 0, keep > math.MaxInt64, at > math.MaxInt64:
 		r.bad = true
 	case j.done == 0:
-		r.bad = r.bad || j.token != 0 || keep != 0 || at != 0 || result != nil
+		r.bad = r.bad || j.token != 0 || keep != 0 || at != 0 || result != nil || j.born != 0
 	default:
 		r.bad = r.bad || j.token == 0 || j.token >= j.done
 	}
 	return j, result, r.done("job")
+}
+
+func appendPassed(b []byte, d time.Duration) []byte {
+	return binary.AppendUvarint(append(b, layout), uint64(d))
+}
+
+func decodePassed(b []byte) (time.Duration, error) {
+	r := read(b)
+	d := r.duration(math.MaxInt64)
+	r.bad = r.bad || d == 0
+	return d, r.done("passed time")
 }
 
 // appendJobMessage appends the job of a result.

@@ -36,6 +36,8 @@ func bodyOfHold(op *fsmpb.Op) proto.Message {
 		return k.JobDone
 	case *fsmpb.Op_JobForget:
 		return k.JobForget
+	case *fsmpb.Op_PassTime:
+		return k.PassTime
 	}
 	return nil
 }
@@ -63,6 +65,8 @@ func faultInHold(op *fsmpb.Op) string {
 			return "negative keep or time"
 		}
 		return within("result", len(k.JobDone.Result), 0, MaxJobResult)
+	case *fsmpb.Op_PassTime:
+		return positive("time", k.PassTime.Time, MaxPass)
 	}
 	return ""
 }

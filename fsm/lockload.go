@@ -79,8 +79,8 @@ func (l loader) job(rest, value []byte) error {
 		return err
 	}
 	l.st.jobs[name] = j
-	if j.done != 0 {
-		l.st.done.add(j)
+	if j.keep > 0 {
+		l.st.kept.add(j)
 	}
 	return l.minted(j.done)
 }
@@ -97,12 +97,17 @@ func (l loader) finish() error {
 		}
 	}
 	l.st.timed.sort(func(a, b *claimant) int { return cmp.Compare(a.token, b.token) })
-	l.st.done.sort(func(a, b *job) int { return cmp.Compare(a.done, b.done) })
-	for i, j := range l.st.done.list {
-		if i > 0 && j.done == l.st.done.list[i-1].done {
+	completions := map[Token]bool{}
+	for _, j := range l.st.jobs {
+		switch {
+		case completions[j.done]:
 			return fmt.Errorf("%w: job %q has another's completion", ErrCorrupt, j.name)
+		case j.born > l.st.passed:
+			return fmt.Errorf("%w: job %q was completed after %v of %v", ErrCorrupt, j.name, j.born, l.st.passed)
 		}
+		completions[j.done] = j.done != 0
 	}
+	l.st.kept.sort(func(a, b *job) int { return cmp.Compare(a.done, b.done) })
 	return nil
 }
 

@@ -1,12 +1,9 @@
 package fsm
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
@@ -50,17 +47,6 @@ type Hold struct {
 	Kind fsmpb.Lock_Kind
 	Name string
 	Claimant
-}
-
-// A Job is the record of a run-once job.
-type Job struct {
-	Name    string
-	Attempt uint64        // grants so far
-	Done    Token         // rises in the order of completions, zero: not completed
-	Token   Token         // of the grant that completed it
-	Result  []byte        // as recorded at completion
-	Keep    time.Duration // that the record was wanted then, zero: no limit
-	At      time.Time     // of the completion by the clock of who proposed it, for people and rough ages
 }
 
 // Result returns what is known of a session's operation: its remembered result, or, once that was acknowledged,
@@ -171,67 +157,6 @@ func (m *Machine) Graces() []Grace {
 	return graces
 }
 
-// Job returns the record of a job, which the caller owns. It reads the storage without waiting for Apply and sees whole
-// Apply calls only. Errors: ErrNotFound, ErrClosed, ErrCorrupt, or the storage's.
-func (m *Machine) Job(name []byte) (Job, error) {
-	sp, err := m.home.enter()
-	if err != nil {
-		return Job{}, err
-	}
-	defer m.home.leave()
-	j, result, err := getJob(m.db, sp, name)
-	if err != nil {
-		return Job{}, err
-	}
-	return j.view(result), nil
-}
-
-// Jobs returns up to limit jobs (zero or less: all), completed or not, whose names begin with prefix and are greater than
-// after, in the order of names, all from one snapshot. Errors: ErrClosed, ErrCorrupt, or the storage's.
-func (m *Machine) Jobs(prefix, after []byte, limit int) ([]Job, error) {
-	sp, err := m.home.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer m.home.leave()
-	low := append(sp.start(nil, kindJob), prefix...)
-	high := successor(low)
-	if string(after) >= string(prefix) && len(after) > 0 {
-		low = append(append(sp.start(nil, kindJob), after...), 0)
-	}
-	it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
-	if err != nil {
-		return nil, err
-	}
-	var jobs []Job
-	for ok := it.First(); ok && (limit <= 0 || len(jobs) < limit); ok = it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return nil, errors.Join(err, it.Close())
-		}
-		j, result, err := decodeJob(it.Key()[spaceLen+1:], v)
-		if err != nil {
-			return nil, errors.Join(err, it.Close())
-		}
-		jobs = append(jobs, j.view(result))
-	}
-	return jobs, it.Close()
-}
-
-// DoneJobs returns up to limit completed jobs (zero or less: all), those completed first before others, without their
-// results, and how many there are, all of one instant: an owner forgets the oldest of too many.
-func (m *Machine) DoneJobs(limit int) (oldest []Job, total int) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for j := range m.st.done.all {
-		if limit > 0 && len(oldest) == limit {
-			break
-		}
-		oldest = append(oldest, j.view(nil))
-	}
-	return oldest, m.st.done.len()
-}
-
 func (l *lock) view() LockState {
 	v := LockState{Kind: l.key.kind, Name: l.key.name, Permits: l.permits}
 	for _, c := range l.holders {
@@ -259,12 +184,4 @@ func (c *claimant) view() Claimant {
 
 func (x *closure) view() Grace {
 	return Grace{Kind: x.lock.key.kind, Name: x.lock.key.name, Token: x.token, Length: x.grace}
-}
-
-func (j *job) view(result []byte) Job {
-	v := Job{Name: j.name, Attempt: j.attempt, Done: j.done, Token: j.token, Result: result, Keep: j.keep}
-	if j.done != 0 {
-		v.At = time.Unix(0, j.at)
-	}
-	return v
 }

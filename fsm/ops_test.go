@@ -131,6 +131,10 @@ func forgetOp(name string, done Token) *fsmpb.Op {
 	return &fsmpb.Op{Kind: &fsmpb.Op_JobForget{JobForget: &fsmpb.JobForget{Name: []byte(name), Done: uint64(done)}}}
 }
 
+func passOp(after, d time.Duration) *fsmpb.Op {
+	return &fsmpb.Op{Kind: &fsmpb.Op_PassTime{PassTime: &fsmpb.PassTime{After: int64(after), Time: int64(d)}}}
+}
+
 func putOp(key, value string) *fsmpb.Op {
 	return &fsmpb.Op{Kind: &fsmpb.Op_Put{Put: &fsmpb.Put{Key: []byte(key), Value: []byte(value)}}}
 }

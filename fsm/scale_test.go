@@ -97,7 +97,7 @@ func TestCase154_IdleNamesLeaveNoState(t *testing.T) {
 		res := s.do(lockOp(id, 1, name), permitOp(id, 2, "s"+name, 2), allOp(id, 3, "a"+name, "b"+name),
 			lockOf(fsmpb.Lock_ELECTION, id, 4, name), lockOf(fsmpb.Lock_JOB, id, 5, name), graced)
 		s.do(unlockOp(0, 0, name, res[0].Token), permitsOp("s"+name, 3), unlockOp(0, 0, "s"+name, res[1].Token),
-			unlockOp(0, 0, "b"+name, res[2].Token), doneOp(0, 0, name, res[4].Token, "r", 0, 0), forgetOp(name, 0))
+			unlockOp(0, 0, "b"+name, res[2].Token), doneOp(0, 0, name, res[4].Token, "r", time.Second, 0), forgetOp(name, 0))
 		s.do(endOp(id), graceOp(fsmpb.Lock_LOCK, "g"+name, res[5].Token))
 	}
 	if got := keys(); got != before {
@@ -105,7 +105,7 @@ func TestCase154_IdleNamesLeaveNoState(t *testing.T) {
 	}
 	st := s.m.st
 	if n := len(st.sessions) + len(st.members) + len(st.nonces) + len(st.locks) + len(st.jobs) + len(st.order.list) +
-		len(st.timed.list) + len(st.closed.list) + len(st.done.list); n != 0 {
+		len(st.timed.list) + len(st.closed.list) + len(st.kept.list); n != 0 {
 		t.Errorf("in memory: got %d things, want none", n)
 	}
 }

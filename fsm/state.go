@@ -21,7 +21,8 @@ type state struct {
 	timed    roll[*claimant] // holders with a maxHold, by token
 	closed   roll[*closure]
 	jobs     map[string]*job
-	done     roll[*job] // the completed ones, in the order of completion
+	kept     roll[*job]    // the completed ones that are wanted for a time only, in the order of completion
+	passed   time.Duration // for which the shard has had owners, at least
 }
 
 // counters are the shard's numbers that only rise.

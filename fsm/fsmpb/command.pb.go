@@ -234,7 +234,7 @@ func (x Condition_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Condition_Target.Descriptor instead.
 func (Condition_Target) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29, 0}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30, 0}
 }
 
 type Condition_Compare int32
@@ -286,7 +286,7 @@ func (x Condition_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Condition_Compare.Descriptor instead.
 func (Condition_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29, 1}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30, 1}
 }
 
 type Result_Status int32
@@ -297,7 +297,7 @@ const (
 	Result_QUEUED             Result_Status = 2  // Lock: waits
 	Result_HELD               Result_Status = 3  // Lock with try: somebody has it, or waits for it, or it is closed. JobForget: somebody runs it or waits for it
 	Result_NOT_HELD           Result_Status = 4  // there is no such grant
-	Result_CONFLICT           Result_Status = 5  // CompareAndSwap: record is the current one, none if the key is absent
+	Result_CONFLICT           Result_Status = 5  // CompareAndSwap: record is the current one, none if the key is absent. PassTime: a copy
 	Result_FENCED             Result_Status = 6  // a guard's grant is not current
 	Result_NO_SESSION         Result_Status = 7  // the operation's session has ended or never was
 	Result_BELOW              Result_Status = 8  // a copy of an operation whose result was acknowledged
@@ -377,7 +377,7 @@ func (x Result_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Result_Status.Descriptor instead.
 func (Result_Status) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41, 0}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42, 0}
 }
 
 // Entry is the content of one log entry.
@@ -732,6 +732,7 @@ type Op struct {
 	//	*Op_ExpireRecords
 	//	*Op_AgeRecords
 	//	*Op_Compact
+	//	*Op_PassTime
 	Kind          isOp_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1063,6 +1064,15 @@ func (x *Op) GetCompact() *Compact {
 	return nil
 }
 
+func (x *Op) GetPassTime() *PassTime {
+	if x != nil {
+		if x, ok := x.Kind.(*Op_PassTime); ok {
+			return x.PassTime
+		}
+	}
+	return nil
+}
+
 type isOp_Kind interface {
 	isOp_Kind()
 }
@@ -1183,6 +1193,10 @@ type Op_Compact struct {
 	Compact *Compact `protobuf:"bytes,44,opt,name=compact,proto3,oneof"`
 }
 
+type Op_PassTime struct {
+	PassTime *PassTime `protobuf:"bytes,48,opt,name=pass_time,json=passTime,proto3,oneof"`
+}
+
 func (*Op_OpenSession) isOp_Kind() {}
 
 func (*Op_EndSessions) isOp_Kind() {}
@@ -1240,6 +1254,8 @@ func (*Op_ExpireRecords) isOp_Kind() {}
 func (*Op_AgeRecords) isOp_Kind() {}
 
 func (*Op_Compact) isOp_Kind() {}
+
+func (*Op_PassTime) isOp_Kind() {}
 
 // OpenSession makes a session and answers its id. The same nonce again answers the same session and renews nothing.
 type OpenSession struct {
@@ -2369,6 +2385,59 @@ func (x *JobForget) GetDone() uint64 {
 	return 0
 }
 
+// PassTime adds to the time for which the shard has had owners, as they measure it. Nothing else tells the age of a record.
+type PassTime struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`   // nanoseconds since the owner's last one, or its claim
+	After         int64                  `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // nanoseconds that had passed before, or it is a copy and does nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PassTime) Reset() {
+	*x = PassTime{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PassTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PassTime) ProtoMessage() {}
+
+func (x *PassTime) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PassTime.ProtoReflect.Descriptor instead.
+func (*PassTime) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PassTime) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *PassTime) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
 // Put writes a config record, with all that it depends on.
 type Put struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2382,7 +2451,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2463,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2476,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Put) GetKey() []byte {
@@ -2448,7 +2517,7 @@ type Delete struct {
 
 func (x *Delete) Reset() {
 	*x = Delete{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2529,7 @@ func (x *Delete) String() string {
 func (*Delete) ProtoMessage() {}
 
 func (x *Delete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2542,7 @@ func (x *Delete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delete.ProtoReflect.Descriptor instead.
 func (*Delete) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Delete) GetKey() []byte {
@@ -2497,7 +2566,7 @@ type CompareAndSwap struct {
 
 func (x *CompareAndSwap) Reset() {
 	*x = CompareAndSwap{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2578,7 @@ func (x *CompareAndSwap) String() string {
 func (*CompareAndSwap) ProtoMessage() {}
 
 func (x *CompareAndSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2591,7 @@ func (x *CompareAndSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwap.ProtoReflect.Descriptor instead.
 func (*CompareAndSwap) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CompareAndSwap) GetKey() []byte {
@@ -2571,7 +2640,7 @@ type DeletePrefix struct {
 
 func (x *DeletePrefix) Reset() {
 	*x = DeletePrefix{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2652,7 @@ func (x *DeletePrefix) String() string {
 func (*DeletePrefix) ProtoMessage() {}
 
 func (x *DeletePrefix) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2665,7 @@ func (x *DeletePrefix) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePrefix.ProtoReflect.Descriptor instead.
 func (*DeletePrefix) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeletePrefix) GetPrefix() []byte {
@@ -2618,7 +2687,7 @@ type Add struct {
 
 func (x *Add) Reset() {
 	*x = Add{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2699,7 @@ func (x *Add) String() string {
 func (*Add) ProtoMessage() {}
 
 func (x *Add) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2712,7 @@ func (x *Add) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Add.ProtoReflect.Descriptor instead.
 func (*Add) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Add) GetKey() []byte {
@@ -2674,7 +2743,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2755,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2768,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Condition) GetKey() []byte {
@@ -2747,7 +2816,7 @@ type Read struct {
 
 func (x *Read) Reset() {
 	*x = Read{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2828,7 @@ func (x *Read) String() string {
 func (*Read) ProtoMessage() {}
 
 func (x *Read) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2841,7 @@ func (x *Read) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Read.ProtoReflect.Descriptor instead.
 func (*Read) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Read) GetKey() []byte {
@@ -2798,7 +2867,7 @@ type TxnOp struct {
 
 func (x *TxnOp) Reset() {
 	*x = TxnOp{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2879,7 @@ func (x *TxnOp) String() string {
 func (*TxnOp) ProtoMessage() {}
 
 func (x *TxnOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2892,7 @@ func (x *TxnOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnOp.ProtoReflect.Descriptor instead.
 func (*TxnOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TxnOp) GetKind() isTxnOp_Kind {
@@ -2911,7 +2980,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +2992,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3005,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Txn) GetIf() []*Condition {
@@ -2973,7 +3042,7 @@ type TxnAnswer struct {
 
 func (x *TxnAnswer) Reset() {
 	*x = TxnAnswer{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3054,7 @@ func (x *TxnAnswer) String() string {
 func (*TxnAnswer) ProtoMessage() {}
 
 func (x *TxnAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3067,7 @@ func (x *TxnAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnAnswer.ProtoReflect.Descriptor instead.
 func (*TxnAnswer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TxnAnswer) GetFound() bool {
@@ -3041,7 +3110,7 @@ type RecordRef struct {
 
 func (x *RecordRef) Reset() {
 	*x = RecordRef{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3122,7 @@ func (x *RecordRef) String() string {
 func (*RecordRef) ProtoMessage() {}
 
 func (x *RecordRef) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3135,7 @@ func (x *RecordRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRef.ProtoReflect.Descriptor instead.
 func (*RecordRef) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RecordRef) GetKey() []byte {
@@ -3101,7 +3170,7 @@ type ExpireRecords struct {
 
 func (x *ExpireRecords) Reset() {
 	*x = ExpireRecords{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3182,7 @@ func (x *ExpireRecords) String() string {
 func (*ExpireRecords) ProtoMessage() {}
 
 func (x *ExpireRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3195,7 @@ func (x *ExpireRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireRecords.ProtoReflect.Descriptor instead.
 func (*ExpireRecords) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExpireRecords) GetRecords() []*RecordRef {
@@ -3147,7 +3216,7 @@ type AgeRecords struct {
 
 func (x *AgeRecords) Reset() {
 	*x = AgeRecords{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3228,7 @@ func (x *AgeRecords) String() string {
 func (*AgeRecords) ProtoMessage() {}
 
 func (x *AgeRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3241,7 @@ func (x *AgeRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeRecords.ProtoReflect.Descriptor instead.
 func (*AgeRecords) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AgeRecords) GetRecords() []*RecordRef {
@@ -3193,7 +3262,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3274,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3287,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Compact) GetOldest() uint64 {
@@ -3237,7 +3306,7 @@ type Touch struct {
 
 func (x *Touch) Reset() {
 	*x = Touch{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3318,7 @@ func (x *Touch) String() string {
 func (*Touch) ProtoMessage() {}
 
 func (x *Touch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3331,7 @@ func (x *Touch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Touch.ProtoReflect.Descriptor instead.
 func (*Touch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 // Record is a config record.
@@ -3282,7 +3351,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3363,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3376,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Record) GetKey() []byte {
@@ -3382,7 +3451,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3463,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3476,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Job) GetName() []byte {
@@ -3483,7 +3552,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3564,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3577,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Result) GetStatus() Result_Status {
@@ -3627,7 +3696,7 @@ type Checkpoint_Silence struct {
 
 func (x *Checkpoint_Silence) Reset() {
 	*x = Checkpoint_Silence{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +3708,7 @@ func (x *Checkpoint_Silence) String() string {
 func (*Checkpoint_Silence) ProtoMessage() {}
 
 func (x *Checkpoint_Silence) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3709,7 +3778,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tOWNERSHIP\x10\x02\x12\v\n" +
 	"\aSESSION\x10\x03\x12\f\n" +
 	"\bELECTION\x10\x04\x12\a\n" +
-	"\x03JOB\x10\x05\"\xd7\r\n" +
+	"\x03JOB\x10\x05\"\x90\x0e\n" +
 	"\x02Op\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x10\n" +
@@ -3750,7 +3819,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x0eexpire_records\x18* \x01(\v2\x1d.oarlock.fsm.v1.ExpireRecordsH\x00R\rexpireRecords\x12=\n" +
 	"\vage_records\x18+ \x01(\v2\x1a.oarlock.fsm.v1.AgeRecordsH\x00R\n" +
 	"ageRecords\x123\n" +
-	"\acompact\x18, \x01(\v2\x17.oarlock.fsm.v1.CompactH\x00R\acompactB\x06\n" +
+	"\acompact\x18, \x01(\v2\x17.oarlock.fsm.v1.CompactH\x00R\acompact\x127\n" +
+	"\tpass_time\x180 \x01(\v2\x18.oarlock.fsm.v1.PassTimeH\x00R\bpassTimeB\x06\n" +
 	"\x04kind\"k\n" +
 	"\vOpenSession\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
@@ -3840,7 +3910,10 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\x03R\x02at\"3\n" +
 	"\tJobForget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
-	"\x04done\x18\x02 \x01(\x04R\x04done\"]\n" +
+	"\x04done\x18\x02 \x01(\x04R\x04done\"4\n" +
+	"\bPassTime\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x03R\x05after\"]\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x10\n" +
@@ -3978,7 +4051,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(Guard_Kind)(0),            // 0: oarlock.fsm.v1.Guard.Kind
 	(Lock_Kind)(0),             // 1: oarlock.fsm.v1.Lock.Kind
@@ -4010,25 +4083,26 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*EndGrace)(nil),           // 27: oarlock.fsm.v1.EndGrace
 	(*JobDone)(nil),            // 28: oarlock.fsm.v1.JobDone
 	(*JobForget)(nil),          // 29: oarlock.fsm.v1.JobForget
-	(*Put)(nil),                // 30: oarlock.fsm.v1.Put
-	(*Delete)(nil),             // 31: oarlock.fsm.v1.Delete
-	(*CompareAndSwap)(nil),     // 32: oarlock.fsm.v1.CompareAndSwap
-	(*DeletePrefix)(nil),       // 33: oarlock.fsm.v1.DeletePrefix
-	(*Add)(nil),                // 34: oarlock.fsm.v1.Add
-	(*Condition)(nil),          // 35: oarlock.fsm.v1.Condition
-	(*Read)(nil),               // 36: oarlock.fsm.v1.Read
-	(*TxnOp)(nil),              // 37: oarlock.fsm.v1.TxnOp
-	(*Txn)(nil),                // 38: oarlock.fsm.v1.Txn
-	(*TxnAnswer)(nil),          // 39: oarlock.fsm.v1.TxnAnswer
-	(*RecordRef)(nil),          // 40: oarlock.fsm.v1.RecordRef
-	(*ExpireRecords)(nil),      // 41: oarlock.fsm.v1.ExpireRecords
-	(*AgeRecords)(nil),         // 42: oarlock.fsm.v1.AgeRecords
-	(*Compact)(nil),            // 43: oarlock.fsm.v1.Compact
-	(*Touch)(nil),              // 44: oarlock.fsm.v1.Touch
-	(*Record)(nil),             // 45: oarlock.fsm.v1.Record
-	(*Job)(nil),                // 46: oarlock.fsm.v1.Job
-	(*Result)(nil),             // 47: oarlock.fsm.v1.Result
-	(*Checkpoint_Silence)(nil), // 48: oarlock.fsm.v1.Checkpoint.Silence
+	(*PassTime)(nil),           // 30: oarlock.fsm.v1.PassTime
+	(*Put)(nil),                // 31: oarlock.fsm.v1.Put
+	(*Delete)(nil),             // 32: oarlock.fsm.v1.Delete
+	(*CompareAndSwap)(nil),     // 33: oarlock.fsm.v1.CompareAndSwap
+	(*DeletePrefix)(nil),       // 34: oarlock.fsm.v1.DeletePrefix
+	(*Add)(nil),                // 35: oarlock.fsm.v1.Add
+	(*Condition)(nil),          // 36: oarlock.fsm.v1.Condition
+	(*Read)(nil),               // 37: oarlock.fsm.v1.Read
+	(*TxnOp)(nil),              // 38: oarlock.fsm.v1.TxnOp
+	(*Txn)(nil),                // 39: oarlock.fsm.v1.Txn
+	(*TxnAnswer)(nil),          // 40: oarlock.fsm.v1.TxnAnswer
+	(*RecordRef)(nil),          // 41: oarlock.fsm.v1.RecordRef
+	(*ExpireRecords)(nil),      // 42: oarlock.fsm.v1.ExpireRecords
+	(*AgeRecords)(nil),         // 43: oarlock.fsm.v1.AgeRecords
+	(*Compact)(nil),            // 44: oarlock.fsm.v1.Compact
+	(*Touch)(nil),              // 45: oarlock.fsm.v1.Touch
+	(*Record)(nil),             // 46: oarlock.fsm.v1.Record
+	(*Job)(nil),                // 47: oarlock.fsm.v1.Job
+	(*Result)(nil),             // 48: oarlock.fsm.v1.Result
+	(*Checkpoint_Silence)(nil), // 49: oarlock.fsm.v1.Checkpoint.Silence
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	7,  // 0: oarlock.fsm.v1.Entry.claim:type_name -> oarlock.fsm.v1.Claim
@@ -4046,10 +4120,10 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	18, // 12: oarlock.fsm.v1.Op.lock:type_name -> oarlock.fsm.v1.Lock
 	19, // 13: oarlock.fsm.v1.Op.unlock:type_name -> oarlock.fsm.v1.Unlock
 	20, // 14: oarlock.fsm.v1.Op.cancel_lock:type_name -> oarlock.fsm.v1.CancelLock
-	30, // 15: oarlock.fsm.v1.Op.put:type_name -> oarlock.fsm.v1.Put
-	31, // 16: oarlock.fsm.v1.Op.delete:type_name -> oarlock.fsm.v1.Delete
-	32, // 17: oarlock.fsm.v1.Op.compare_and_swap:type_name -> oarlock.fsm.v1.CompareAndSwap
-	44, // 18: oarlock.fsm.v1.Op.touch:type_name -> oarlock.fsm.v1.Touch
+	31, // 15: oarlock.fsm.v1.Op.put:type_name -> oarlock.fsm.v1.Put
+	32, // 16: oarlock.fsm.v1.Op.delete:type_name -> oarlock.fsm.v1.Delete
+	33, // 17: oarlock.fsm.v1.Op.compare_and_swap:type_name -> oarlock.fsm.v1.CompareAndSwap
+	45, // 18: oarlock.fsm.v1.Op.touch:type_name -> oarlock.fsm.v1.Touch
 	21, // 19: oarlock.fsm.v1.Op.set_permits:type_name -> oarlock.fsm.v1.SetPermits
 	22, // 20: oarlock.fsm.v1.Op.set_value:type_name -> oarlock.fsm.v1.SetValue
 	23, // 21: oarlock.fsm.v1.Op.transfer:type_name -> oarlock.fsm.v1.Transfer
@@ -4059,44 +4133,45 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	27, // 25: oarlock.fsm.v1.Op.end_grace:type_name -> oarlock.fsm.v1.EndGrace
 	28, // 26: oarlock.fsm.v1.Op.job_done:type_name -> oarlock.fsm.v1.JobDone
 	29, // 27: oarlock.fsm.v1.Op.job_forget:type_name -> oarlock.fsm.v1.JobForget
-	33, // 28: oarlock.fsm.v1.Op.delete_prefix:type_name -> oarlock.fsm.v1.DeletePrefix
-	34, // 29: oarlock.fsm.v1.Op.add:type_name -> oarlock.fsm.v1.Add
-	38, // 30: oarlock.fsm.v1.Op.txn:type_name -> oarlock.fsm.v1.Txn
-	41, // 31: oarlock.fsm.v1.Op.expire_records:type_name -> oarlock.fsm.v1.ExpireRecords
-	42, // 32: oarlock.fsm.v1.Op.age_records:type_name -> oarlock.fsm.v1.AgeRecords
-	43, // 33: oarlock.fsm.v1.Op.compact:type_name -> oarlock.fsm.v1.Compact
-	48, // 34: oarlock.fsm.v1.Checkpoint.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
-	48, // 35: oarlock.fsm.v1.Release.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
-	1,  // 36: oarlock.fsm.v1.Lock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	2,  // 37: oarlock.fsm.v1.Lock.mode:type_name -> oarlock.fsm.v1.Lock.Mode
-	1,  // 38: oarlock.fsm.v1.Unlock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 39: oarlock.fsm.v1.SetValue.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 40: oarlock.fsm.v1.Transfer.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 41: oarlock.fsm.v1.Force.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 42: oarlock.fsm.v1.RequestRevoke.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 43: oarlock.fsm.v1.Started.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	1,  // 44: oarlock.fsm.v1.EndGrace.kind:type_name -> oarlock.fsm.v1.Lock.Kind
-	3,  // 45: oarlock.fsm.v1.Condition.target:type_name -> oarlock.fsm.v1.Condition.Target
-	4,  // 46: oarlock.fsm.v1.Condition.compare:type_name -> oarlock.fsm.v1.Condition.Compare
-	30, // 47: oarlock.fsm.v1.TxnOp.put:type_name -> oarlock.fsm.v1.Put
-	31, // 48: oarlock.fsm.v1.TxnOp.delete:type_name -> oarlock.fsm.v1.Delete
-	34, // 49: oarlock.fsm.v1.TxnOp.add:type_name -> oarlock.fsm.v1.Add
-	36, // 50: oarlock.fsm.v1.TxnOp.read:type_name -> oarlock.fsm.v1.Read
-	35, // 51: oarlock.fsm.v1.Txn.if:type_name -> oarlock.fsm.v1.Condition
-	37, // 52: oarlock.fsm.v1.Txn.then:type_name -> oarlock.fsm.v1.TxnOp
-	37, // 53: oarlock.fsm.v1.Txn.else:type_name -> oarlock.fsm.v1.TxnOp
-	45, // 54: oarlock.fsm.v1.TxnAnswer.record:type_name -> oarlock.fsm.v1.Record
-	40, // 55: oarlock.fsm.v1.ExpireRecords.records:type_name -> oarlock.fsm.v1.RecordRef
-	40, // 56: oarlock.fsm.v1.AgeRecords.records:type_name -> oarlock.fsm.v1.RecordRef
-	5,  // 57: oarlock.fsm.v1.Result.status:type_name -> oarlock.fsm.v1.Result.Status
-	45, // 58: oarlock.fsm.v1.Result.record:type_name -> oarlock.fsm.v1.Record
-	46, // 59: oarlock.fsm.v1.Result.job:type_name -> oarlock.fsm.v1.Job
-	39, // 60: oarlock.fsm.v1.Result.answers:type_name -> oarlock.fsm.v1.TxnAnswer
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	34, // 28: oarlock.fsm.v1.Op.delete_prefix:type_name -> oarlock.fsm.v1.DeletePrefix
+	35, // 29: oarlock.fsm.v1.Op.add:type_name -> oarlock.fsm.v1.Add
+	39, // 30: oarlock.fsm.v1.Op.txn:type_name -> oarlock.fsm.v1.Txn
+	42, // 31: oarlock.fsm.v1.Op.expire_records:type_name -> oarlock.fsm.v1.ExpireRecords
+	43, // 32: oarlock.fsm.v1.Op.age_records:type_name -> oarlock.fsm.v1.AgeRecords
+	44, // 33: oarlock.fsm.v1.Op.compact:type_name -> oarlock.fsm.v1.Compact
+	30, // 34: oarlock.fsm.v1.Op.pass_time:type_name -> oarlock.fsm.v1.PassTime
+	49, // 35: oarlock.fsm.v1.Checkpoint.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
+	49, // 36: oarlock.fsm.v1.Release.sessions:type_name -> oarlock.fsm.v1.Checkpoint.Silence
+	1,  // 37: oarlock.fsm.v1.Lock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	2,  // 38: oarlock.fsm.v1.Lock.mode:type_name -> oarlock.fsm.v1.Lock.Mode
+	1,  // 39: oarlock.fsm.v1.Unlock.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 40: oarlock.fsm.v1.SetValue.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 41: oarlock.fsm.v1.Transfer.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 42: oarlock.fsm.v1.Force.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 43: oarlock.fsm.v1.RequestRevoke.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 44: oarlock.fsm.v1.Started.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	1,  // 45: oarlock.fsm.v1.EndGrace.kind:type_name -> oarlock.fsm.v1.Lock.Kind
+	3,  // 46: oarlock.fsm.v1.Condition.target:type_name -> oarlock.fsm.v1.Condition.Target
+	4,  // 47: oarlock.fsm.v1.Condition.compare:type_name -> oarlock.fsm.v1.Condition.Compare
+	31, // 48: oarlock.fsm.v1.TxnOp.put:type_name -> oarlock.fsm.v1.Put
+	32, // 49: oarlock.fsm.v1.TxnOp.delete:type_name -> oarlock.fsm.v1.Delete
+	35, // 50: oarlock.fsm.v1.TxnOp.add:type_name -> oarlock.fsm.v1.Add
+	37, // 51: oarlock.fsm.v1.TxnOp.read:type_name -> oarlock.fsm.v1.Read
+	36, // 52: oarlock.fsm.v1.Txn.if:type_name -> oarlock.fsm.v1.Condition
+	38, // 53: oarlock.fsm.v1.Txn.then:type_name -> oarlock.fsm.v1.TxnOp
+	38, // 54: oarlock.fsm.v1.Txn.else:type_name -> oarlock.fsm.v1.TxnOp
+	46, // 55: oarlock.fsm.v1.TxnAnswer.record:type_name -> oarlock.fsm.v1.Record
+	41, // 56: oarlock.fsm.v1.ExpireRecords.records:type_name -> oarlock.fsm.v1.RecordRef
+	41, // 57: oarlock.fsm.v1.AgeRecords.records:type_name -> oarlock.fsm.v1.RecordRef
+	5,  // 58: oarlock.fsm.v1.Result.status:type_name -> oarlock.fsm.v1.Result.Status
+	46, // 59: oarlock.fsm.v1.Result.record:type_name -> oarlock.fsm.v1.Record
+	47, // 60: oarlock.fsm.v1.Result.job:type_name -> oarlock.fsm.v1.Job
+	40, // 61: oarlock.fsm.v1.Result.answers:type_name -> oarlock.fsm.v1.TxnAnswer
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -4138,8 +4213,9 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Op_ExpireRecords)(nil),
 		(*Op_AgeRecords)(nil),
 		(*Op_Compact)(nil),
+		(*Op_PassTime)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[31].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[32].OneofWrappers = []any{
 		(*TxnOp_Put)(nil),
 		(*TxnOp_Delete)(nil),
 		(*TxnOp_Add)(nil),
@@ -4151,7 +4227,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
