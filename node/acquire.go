@@ -65,6 +65,8 @@ func (s *Shard) acquire(ctx context.Context, r *request) (*grant, *fsmpb.Result,
 		case err == nil:
 			return gr, res, nil
 		case errors.Is(err, errAgain) && ctx.Err() == nil:
+		case errors.Is(err, errAgain):
+			return nil, nil, gaveUp(ctx, r.what, false)
 		case !errors.Is(err, errNoSession):
 			return nil, nil, fmt.Errorf("%s %q: %w", r.what, r.name(), err)
 		case !implicit:

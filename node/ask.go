@@ -159,6 +159,10 @@ func (o *ownership) answer(ctx context.Context, q *wire.OwnerRequest, reply *wir
 	case *wire.OwnerRequest_ListLocks:
 		reply.Answer = &wire.OwnerReply_Locks{Locks: o.locks(ask.ListLocks)}
 		return true
+	case *wire.OwnerRequest_ListJobs:
+		res := o.jobs(ask.ListJobs)
+		reply.Answer = &wire.OwnerReply_Jobs{Jobs: res}
+		return res != nil
 	}
 	return false
 }

@@ -105,20 +105,18 @@ func (s *Shard) Lead(ctx context.Context, name string, fn func(context.Context, 
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
-				_ = l.Resign(context.WithoutCancel(ctx))
+				l.giveBack(ctx)
 			}
 			return context.Cause(ctx)
 		case errors.Is(err, ErrClosed), errors.Is(err, ErrInvalid), errors.Is(err, ErrTooLarge), errors.Is(err, ErrConflict), errors.Is(err, ErrFenced):
 			return err
 		case err == nil:
 			began := time.Now()
-			ferr := fn(l.Context(ctx), l)
-			lost := l.Check() != nil
-			rerr := l.Resign(context.WithoutCancel(ctx))
+			lost, ferr := l.run(ctx, fn)
 			if ferr == nil && !lost {
 				return nil
 			}
-			s.n.log.Debug("leads no more", "shard", s.ID(), "token", uint64(l.Token()), "err", errors.Join(ferr, rerr))
+			s.n.log.Debug("leads no more", "shard", s.ID(), "token", uint64(l.Token()), "err", ferr)
 			if time.Since(began) > lastBackoff {
 				backoff = firstBackoff
 			}
@@ -128,6 +126,13 @@ func (s *Shard) Lead(ctx context.Context, name string, fn func(context.Context, 
 		}
 		backoff = min(2*backoff, lastBackoff)
 	}
+}
+
+// run calls fn, and resigns whatever becomes of it.
+func (l *Leadership) run(ctx context.Context, fn func(context.Context, *Leadership) error) (lost bool, err error) {
+	defer l.giveBack(ctx)
+	err = fn(l.Context(ctx), l)
+	return l.Check() != nil, err
 }
 
 // Observe yields the leader of the election name, and then each change of leader or value, until ctx ends or the node stops; then it yields that error

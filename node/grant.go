@@ -162,7 +162,7 @@ func (g *grant) send(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
 		g.released = true
 		return &fsmpb.Result{Status: fsmpb.Result_OK}, nil
 	}
-	res, err := g.s.call(ctx, "release", nil, op)
+	res, err := g.s.call(ctx, "release", op.GetGuards(), op)
 	switch {
 	case errors.Is(err, errNoSession):
 		return nil, ErrLost
@@ -183,6 +183,29 @@ func (g *grant) send(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
 		return nil, ErrNotHeld
 	}
 	return res, nil
+}
+
+// giveBack releases a grant that its holder cannot, or has failed to, release. It waits for that while ctx goes on, up to RequestTimeout; what it
+// comes not to by then, it goes on with in the background, until the grant is released or its session or the node has ended: else the name
+// would stay taken for as long as this node lives.
+func (g *grant) giveBack(ctx context.Context) {
+	n := g.s.g.n
+	if ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(ctx, n.c.RequestTimeout)
+		defer cancel()
+		if !goesOn(g.unlock(ctx)) {
+			return
+		}
+	}
+	n.life.tasks.spawn(func() { // stops when released, or with the session or the node
+		for goesOn(g.unlock(n.life.ctx)) && sleep(n.life.ctx, lastPause) {
+		}
+	})
+}
+
+// goesOn says that after that error of a release there may still be something to release.
+func goesOn(err error) bool {
+	return err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrClosed)
 }
 
 // signal is a channel that is closed once.

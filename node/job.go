@@ -11,15 +11,31 @@ import (
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
 
-// maxResult is the longest result of a job in bytes.
-const maxResult = fsm.MaxLockValue
+// Bounds of jobs.
+const (
+	maxResult = fsm.MaxJobResult // bytes
+	minKeep   = time.Second
+	maxKeep   = 3650 * 24 * time.Hour
+)
 
 // JobOptions are for RunOnce; nil is the default.
 type JobOptions struct {
+	// Keep is how long the record of a completed run is wanted, 1 s to 3650 days; zero: for ever, until ForgetJob. After it the record is
+	// forgotten, and whoever then asks for the job runs it anew. So make it longer than anybody may come late, and keep names unique, as by a
+	// date. It is counted by the clocks of the shard's owners since boot, never by a wall clock: time without an owner does not count, a
+	// change of owner adds up to two minutes, and a record is never forgotten early. The run that completes decides.
+	Keep time.Duration
 	// Wait bounds the time that RunOnce waits while another runs the job; then it fails with ErrHeld. Zero: only ctx bounds it.
 	Wait time.Duration
 	// TTL is that of LockOptions: how long the run outlives a process that dies before another may run the job.
 	TTL time.Duration
+}
+
+func (o *JobOptions) check() error {
+	if o.Keep != 0 && (o.Keep < minKeep || o.Keep > maxKeep) {
+		return fmt.Errorf("run once: %w: Keep is %v: give 0, or %v to %v", ErrInvalid, o.Keep, minKeep, maxKeep)
+	}
+	return nil
 }
 
 // A Run is one attempt to run a job. It is safe for concurrent use, and has the methods of Hold.
@@ -35,17 +51,21 @@ func (r *Run) Attempt() int {
 	return int(r.attempt)
 }
 
-// RunOnce runs fn unless the job, 1 to 1024 bytes, has a completed run on record anywhere; then it returns that run's result and ErrAlreadyDone. While
-// another runs the job it waits. When fn returns nil its result, at most 64 KiB, is recorded and the run released in one step, guarded by the run's
-// token. The promise is one recorded completion: fn may have run before in part, by a process that died, so what it does
-// outside should carry the token. fn's error is returned as it is, and the job stays to be done. ErrLost: the run was lost before it was recorded; ErrUnknown:
-// it may be recorded. Other errors are those of Lock.
+// RunOnce runs fn unless the job, 1 to 1024 bytes, has a completed run on record anywhere; then it returns that run's whole result and
+// ErrAlreadyDone. While another runs the job it waits. When fn returns nil its result, at most 64 KiB, is recorded and the run released in one step,
+// guarded by the run's token, also if ctx has ended meanwhile; that takes up to Config.RequestTimeout. The promise is one recorded completion: fn may
+// have run before in part, by a process that died, so what it does outside should carry the token. fn's error is returned as it is, and the job stays to
+// be done; fn's ctx ends with ctx or the run. ErrLost: the run was lost before it was recorded; ErrFenced: so was the view's guard; ErrUnknown: it may be
+// recorded. Other errors are those of Lock.
 func (s *Shard) RunOnce(ctx context.Context, job string, o *JobOptions, fn func(context.Context, *Run) ([]byte, error)) ([]byte, error) {
 	if fn == nil {
 		return nil, fmt.Errorf("run once: %w: fn is nil", ErrInvalid)
 	}
 	if o == nil {
 		o = &JobOptions{}
+	}
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	g, done, err := s.acquire(ctx, &request{what: "run once", op: &fsmpb.Lock{Kind: fsmpb.Lock_JOB, Name: []byte(job)}, ttl: o.TTL, wait: o.Wait})
 	switch {
@@ -55,49 +75,53 @@ func (s *Shard) RunOnce(ctx context.Context, job string, o *JobOptions, fn func(
 		return done.GetJob().GetResult(), fmt.Errorf("run once %q: %w", job, ErrAlreadyDone)
 	}
 	r := &Run{g}
-	result, err := s.run(ctx, r, fn)
+	result, err := r.run(ctx, fn)
 	if err != nil {
-		return nil, errors.Join(err, notHeld(r.unlock(context.WithoutCancel(ctx))))
+		return nil, err
 	}
-	return result, r.complete(ctx, result)
+	if err := r.complete(ctx, result, o.Keep, s.guards); err != nil {
+		return nil, fmt.Errorf("run once %q: record the result: %w", job, err)
+	}
+	return result, nil
 }
 
-// run calls fn. If it panics, which is the user's, the run is released first: nothing would end it else but the session.
-func (s *Shard) run(ctx context.Context, r *Run, fn func(context.Context, *Run) ([]byte, error)) (result []byte, err error) {
-	finished := false
+// run calls fn. If that fails the run is given back, also if it panics, which is the user's: nothing would end it else but the session.
+func (r *Run) run(ctx context.Context, fn func(context.Context, *Run) ([]byte, error)) (result []byte, err error) {
+	completed := false
 	defer func() {
-		if !finished {
-			_ = r.unlock(context.WithoutCancel(ctx))
+		if !completed {
+			r.giveBack(ctx)
 		}
 	}()
 	result, err = fn(r.Context(ctx), r)
-	finished = true
 	if err == nil && len(result) > maxResult {
 		err = fmt.Errorf("run once %q: %w: the result has %d bytes, at most %d are allowed", r.name, ErrTooLarge, len(result), maxResult)
 	}
+	completed = err == nil
 	return result, err
 }
 
-// notHeld drops the errors that say that there was nothing to release.
-func notHeld(err error) error {
-	if errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
-		return nil
-	}
-	return err
-}
-
-// complete records the result and releases the run.
-func (r *Run) complete(ctx context.Context, result []byte) error {
-	op := &fsmpb.Op{Kind: &fsmpb.Op_JobDone{JobDone: &fsmpb.JobDone{Name: []byte(r.name), Token: uint64(r.hold.token), Result: bytes.Clone(result), At: time.Now().UnixNano()}}}
-	res, err := r.release(ctx, op)
-	if errors.Is(err, ErrNotHeld) {
-		err = ErrLost
-	}
+// complete records the result and releases the run, whatever has become of ctx: fn has done its work. If that fails the run is given back in
+// the background, so that somebody can run it again.
+func (r *Run) complete(ctx context.Context, result []byte, keep time.Duration, guards []*fsmpb.Guard) error {
+	op := &fsmpb.Op{Guards: guards, Kind: &fsmpb.Op_JobDone{JobDone: &fsmpb.JobDone{
+		Name: []byte(r.name), Token: uint64(r.hold.token), Result: bytes.Clone(result), Keep: int64(keep), At: time.Now().UnixNano(),
+	}}}
+	res, err := r.release(context.WithoutCancel(ctx), op)
 	if err == nil {
+		if res.GetStatus() == fsmpb.Result_OK {
+			return nil
+		}
 		_, err = checked("run once", res, nil)
+		r.again() // only the guard was refused, or the record: the run itself goes on
 	}
-	if err != nil {
-		return fmt.Errorf("run once %q: record the result: %w", r.name, err)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	r.giveBack(ended)
+	switch {
+	case errors.Is(err, ErrNotHeld), err == nil:
+		return ErrLost
+	default:
+		return err
 	}
-	return nil
 }

@@ -6,13 +6,18 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
 
-// locksPage is how many locks an owner lists in one answer.
-const locksPage = 256
+// Bounds of one answer of an owner that lists something: how many, and about how many bytes.
+const (
+	locksPage = 256
+	pageBytes = 1 << 20
+)
 
 // A LockParty is a holder of a lock, or one that waits for it, which has no token.
 type LockParty struct {
@@ -32,7 +37,7 @@ type LockInfo struct {
 }
 
 // Locks yields the locks and semaphores of the shard whose names begin with prefix and that somebody holds or waits for, in the order of names. Each page
-// of 256 is of one instant, under a good lease. An error ends it and comes last: ErrNoQuorum, ErrClosed.
+// of up to 256 is of one instant, under a good lease. An error ends it and comes last: ErrNoQuorum, ErrClosed.
 func (s *Shard) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
 	return func(yield func(LockInfo, error) bool) {
 		after := ""
@@ -46,7 +51,7 @@ func (s *Shard) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, er
 				if !yield(s.n.lockInfo(l), nil) {
 					return
 				}
-				after = l.GetName()
+				after = string(l.GetName())
 			}
 			if !page.GetMore() {
 				return
@@ -65,18 +70,24 @@ func (s *Shard) locks(ctx context.Context, prefix, after string) (*wire.LocksPag
 	if err != nil {
 		return nil, err
 	}
-	reply, _, err := g.ask(ctx, "list locks", &wire.OwnerRequest{Ask: &wire.OwnerRequest_ListLocks{ListLocks: &wire.ListLocks{Prefix: prefix, After: after}}})
+	reply, _, err := g.ask(ctx, "list locks", &wire.OwnerRequest{Ask: &wire.OwnerRequest_ListLocks{ListLocks: &wire.ListLocks{Prefix: []byte(prefix), After: []byte(after)}}})
 	return reply.GetLocks(), err
 }
 
 // locks is one page of the locks that somebody holds or waits for.
 func (o *ownership) locks(q *wire.ListLocks) *wire.LocksPage {
 	page := &wire.LocksPage{}
-	found := o.l.machine.Load().Locks(fsmpb.Lock_LOCK, q.GetPrefix(), q.GetAfter(), locksPage)
-	for _, l := range found {
-		page.Locks = append(page.Locks, &wire.LockInfo{Name: l.Name, Permits: l.Permits, Holders: o.parties(l.Holders), Waiters: o.parties(l.Waiters)})
-	}
+	found := o.l.machine.Load().Locks(fsmpb.Lock_LOCK, string(q.GetPrefix()), string(q.GetAfter()), locksPage)
 	page.More = len(found) == locksPage
+	size := 0
+	for i, l := range found {
+		info := &wire.LockInfo{Name: []byte(l.Name), Permits: l.Permits, Holders: o.parties(l.Holders), Waiters: o.parties(l.Waiters)}
+		page.Locks = append(page.Locks, info)
+		if size += proto.Size(info); size >= pageBytes && i < len(found)-1 {
+			page.More = true
+			break
+		}
+	}
 	return page
 }
 
@@ -103,7 +114,7 @@ func (n *Node) lockInfo(l *wire.LockInfo) LockInfo {
 		}
 		return out
 	}
-	return LockInfo{Name: l.GetName(), Permits: int(l.GetPermits()), Holders: parties(l.GetHolders()), Waiters: parties(l.GetWaiters())}
+	return LockInfo{Name: string(l.GetName()), Permits: int(l.GetPermits()), Holders: parties(l.GetHolders()), Waiters: parties(l.GetWaiters())}
 }
 
 // ForceRelease ends the grant of the lock name that has the token t, whoever holds it: an operator's last resort. The holder hears of it within a

@@ -43,6 +43,7 @@ type told struct {
 	notices   notices
 	ages      ages
 	bounds    bounds
+	keeps     keeps
 }
 
 func (t *told) init(o *ownership) {
@@ -50,6 +51,7 @@ func (t *told) init(o *ownership) {
 	t.notices.changed.init()
 	t.ages.init()
 	t.bounds.init(o)
+	t.keeps.init(o)
 }
 
 func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) *ownership {
@@ -68,7 +70,7 @@ func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) 
 
 // start begins the ownership's work. It says whether it did: not when the node is closing.
 func (o *ownership) start() bool {
-	for _, f := range []func(context.Context){o.confirmLoop, o.commitLoop, o.renewal.loop} {
+	for _, f := range []func(context.Context){o.confirmLoop, o.commitLoop, o.renewal.loop, o.keeps.loop} {
 		o.wg.Add(1)
 		if !o.l.g.n.life.tasks.spawn(func() { // stops when the ownership ends
 			defer o.wg.Done()
@@ -174,6 +176,8 @@ func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
 			o.tell(m, e, false)
 		case fsm.HoldStarted, fsm.Closed, fsm.Reopened:
 			timed = true
+		case fsm.JobCompleted:
+			o.keeps.completed(m, e.Name)
 		case fsm.Answered, fsm.ValueChanged:
 			o.waits.wake(waitKey{e.Session, e.Seq})
 		case fsm.SessionOpened:

@@ -120,6 +120,7 @@ type Stats struct {
 	RenewalsLogged     uint64 `json:"renewals_logged"`     // entries that renewed sessions
 	RenewalsFailed     uint64 `json:"renewals_failed"`     // renewals of this node's sessions that were not answered well
 	SessionsExpired    uint64 `json:"sessions_expired"`    // ended by this node as owner
+	JobsForgotten      uint64 `json:"jobs_forgotten"`      // records that this node forgot as owner when their time was over
 	OwnershipsLapsed   uint64 `json:"ownerships_lapsed"`   // leases that ran out here
 	RequestsSent       uint64 `json:"requests_sent"`       // to other nodes
 	RequestsServed     uint64 `json:"requests_served"`     // from other nodes
@@ -132,7 +133,7 @@ type counters struct {
 	renewalsLogged, renewalsFailed atomic.Uint64
 	sessionsExpired, lapsed        atomic.Uint64
 	requestsSent, requestsServed   atomic.Uint64
-	retries                        atomic.Uint64
+	retries, jobsForgotten         atomic.Uint64
 }
 
 // Stats returns the node's counters.
@@ -145,6 +146,7 @@ func (n *Node) Stats() Stats {
 		RenewalsLogged:   c.renewalsLogged.Load(),
 		RenewalsFailed:   c.renewalsFailed.Load(),
 		SessionsExpired:  c.sessionsExpired.Load(),
+		JobsForgotten:    c.jobsForgotten.Load(),
 		OwnershipsLapsed: c.lapsed.Load(),
 		RequestsSent:     c.requestsSent.Load(),
 		RequestsServed:   c.requestsServed.Load(),

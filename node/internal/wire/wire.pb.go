@@ -127,7 +127,7 @@ func (x RenewReply_Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RenewReply_Answer.Descriptor instead.
 func (RenewReply_Answer) EnumDescriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19, 0}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{22, 0}
 }
 
 // Header opens every request. A request from a foreign cluster, or in a format version the receiver does not speak, is refused.
@@ -206,6 +206,7 @@ type OwnerRequest struct {
 	//	*OwnerRequest_Observe
 	//	*OwnerRequest_Listen
 	//	*OwnerRequest_ListLocks
+	//	*OwnerRequest_ListJobs
 	Ask           isOwnerRequest_Ask `protobuf_oneof:"ask"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -332,6 +333,15 @@ func (x *OwnerRequest) GetListLocks() *ListLocks {
 	return nil
 }
 
+func (x *OwnerRequest) GetListJobs() *ListJobs {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_ListJobs); ok {
+			return x.ListJobs
+		}
+	}
+	return nil
+}
+
 type isOwnerRequest_Ask interface {
 	isOwnerRequest_Ask()
 }
@@ -364,6 +374,10 @@ type OwnerRequest_ListLocks struct {
 	ListLocks *ListLocks `protobuf:"bytes,10,opt,name=list_locks,json=listLocks,proto3,oneof"`
 }
 
+type OwnerRequest_ListJobs struct {
+	ListJobs *ListJobs `protobuf:"bytes,18,opt,name=list_jobs,json=listJobs,proto3,oneof"`
+}
+
 func (*OwnerRequest_Op) isOwnerRequest_Ask() {}
 
 func (*OwnerRequest_Await) isOwnerRequest_Ask() {}
@@ -378,6 +392,8 @@ func (*OwnerRequest_Listen) isOwnerRequest_Ask() {}
 
 func (*OwnerRequest_ListLocks) isOwnerRequest_Ask() {}
 
+func (*OwnerRequest_ListJobs) isOwnerRequest_Ask() {}
+
 // OwnerReply answers it. With DONE there is the answer to what was asked.
 type OwnerReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -391,6 +407,7 @@ type OwnerReply struct {
 	//	*OwnerReply_Leader
 	//	*OwnerReply_Notices
 	//	*OwnerReply_Locks
+	//	*OwnerReply_Jobs
 	Answer        isOwnerReply_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -501,6 +518,15 @@ func (x *OwnerReply) GetLocks() *LocksPage {
 	return nil
 }
 
+func (x *OwnerReply) GetJobs() *JobsPage {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Jobs); ok {
+			return x.Jobs
+		}
+	}
+	return nil
+}
+
 type isOwnerReply_Answer interface {
 	isOwnerReply_Answer()
 }
@@ -529,6 +555,10 @@ type OwnerReply_Locks struct {
 	Locks *LocksPage `protobuf:"bytes,10,opt,name=locks,proto3,oneof"`
 }
 
+type OwnerReply_Jobs struct {
+	Jobs *JobsPage `protobuf:"bytes,18,opt,name=jobs,proto3,oneof"`
+}
+
 func (*OwnerReply_Result) isOwnerReply_Answer() {}
 
 func (*OwnerReply_Read) isOwnerReply_Answer() {}
@@ -540,6 +570,8 @@ func (*OwnerReply_Leader) isOwnerReply_Answer() {}
 func (*OwnerReply_Notices) isOwnerReply_Answer() {}
 
 func (*OwnerReply_Locks) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Jobs) isOwnerReply_Answer() {}
 
 // Await asks for the stored result of (session, seq) once it is no longer QUEUED, or for QUEUED after a while.
 type Await struct {
@@ -1108,8 +1140,8 @@ func (x *Notices) GetRevoke() []uint64 {
 // ListLocks asks for locks, in the order of names.
 type ListLocks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	Prefix        []byte                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1144,18 +1176,18 @@ func (*ListLocks) Descriptor() ([]byte, []int) {
 	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *ListLocks) GetPrefix() string {
+func (x *ListLocks) GetPrefix() []byte {
 	if x != nil {
 		return x.Prefix
 	}
-	return ""
+	return nil
 }
 
-func (x *ListLocks) GetAfter() string {
+func (x *ListLocks) GetAfter() []byte {
 	if x != nil {
 		return x.After
 	}
-	return ""
+	return nil
 }
 
 type LocksPage struct {
@@ -1212,7 +1244,7 @@ func (x *LocksPage) GetMore() bool {
 
 type LockInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Permits       uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
 	Holders       []*LockParty           `protobuf:"bytes,3,rep,name=holders,proto3" json:"holders,omitempty"`
 	Waiters       []*LockParty           `protobuf:"bytes,4,rep,name=waiters,proto3" json:"waiters,omitempty"`
@@ -1250,11 +1282,11 @@ func (*LockInfo) Descriptor() ([]byte, []int) {
 	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *LockInfo) GetName() string {
+func (x *LockInfo) GetName() []byte {
 	if x != nil {
 		return x.Name
 	}
-	return ""
+	return nil
 }
 
 func (x *LockInfo) GetPermits() uint32 {
@@ -1354,6 +1386,179 @@ func (x *LockParty) GetShared() bool {
 	return false
 }
 
+// ListJobs asks for the records of jobs, in the order of names.
+type ListJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        []byte                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobs) Reset() {
+	*x = ListJobs{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobs) ProtoMessage() {}
+
+func (x *ListJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobs.ProtoReflect.Descriptor instead.
+func (*ListJobs) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListJobs) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *ListJobs) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+type JobsPage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []*JobInfo             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobsPage) Reset() {
+	*x = JobsPage{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobsPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobsPage) ProtoMessage() {}
+
+func (x *JobsPage) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobsPage.ProtoReflect.Descriptor instead.
+func (*JobsPage) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *JobsPage) GetJobs() []*JobInfo {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *JobsPage) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type JobInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *fsmpb.Job             `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`    // that runs it, "": none
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"` // of that run
+	Waiters       uint32                 `protobuf:"varint,4,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobInfo) Reset() {
+	*x = JobInfo{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobInfo) ProtoMessage() {}
+
+func (x *JobInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
+func (*JobInfo) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *JobInfo) GetJob() *fsmpb.Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *JobInfo) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JobInfo) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *JobInfo) GetWaiters() uint32 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
 // RenewRequest renews all of a node's sessions with one owner.
 type RenewRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1366,7 +1571,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1583,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1596,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RenewRequest) GetHeader() *Header {
@@ -1425,7 +1630,7 @@ type SessionRef struct {
 
 func (x *SessionRef) Reset() {
 	*x = SessionRef{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1642,7 @@ func (x *SessionRef) String() string {
 func (*SessionRef) ProtoMessage() {}
 
 func (x *SessionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1655,7 @@ func (x *SessionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
 func (*SessionRef) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionRef) GetShard() uint32 {
@@ -1477,7 +1682,7 @@ type RenewReply struct {
 
 func (x *RenewReply) Reset() {
 	*x = RenewReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1694,7 @@ func (x *RenewReply) String() string {
 func (*RenewReply) ProtoMessage() {}
 
 func (x *RenewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1707,7 @@ func (x *RenewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
 func (*RenewReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewReply) GetAnswers() []RenewReply_Answer {
@@ -1530,7 +1735,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1747,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1760,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FollowRequest) GetHeader() *Header {
@@ -1582,7 +1787,7 @@ type FollowReply struct {
 
 func (x *FollowReply) Reset() {
 	*x = FollowReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1799,7 @@ func (x *FollowReply) String() string {
 func (*FollowReply) ProtoMessage() {}
 
 func (x *FollowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1812,7 @@ func (x *FollowReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
 func (*FollowReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FollowReply) GetOutcome() Outcome {
@@ -1641,7 +1846,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1858,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1871,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Plan) GetId() string {
@@ -1734,7 +1939,7 @@ type ReplicaSet struct {
 
 func (x *ReplicaSet) Reset() {
 	*x = ReplicaSet{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1951,7 @@ func (x *ReplicaSet) String() string {
 func (*ReplicaSet) ProtoMessage() {}
 
 func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1964,7 @@ func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSet.ProtoReflect.Descriptor instead.
 func (*ReplicaSet) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReplicaSet) GetReplicas() []*Replica {
@@ -1779,7 +1984,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1996,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +2009,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Replica) GetId() uint64 {
@@ -1832,7 +2037,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2049,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2062,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlanRequest) GetHeader() *Header {
@@ -1886,7 +2091,7 @@ type PlanReply struct {
 
 func (x *PlanReply) Reset() {
 	*x = PlanReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2103,7 @@ func (x *PlanReply) String() string {
 func (*PlanReply) ProtoMessage() {}
 
 func (x *PlanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2116,7 @@ func (x *PlanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
 func (*PlanReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PlanReply) GetStored() bool {
@@ -1952,7 +2157,7 @@ type ClusterRequest struct {
 
 func (x *ClusterRequest) Reset() {
 	*x = ClusterRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2169,7 @@ func (x *ClusterRequest) String() string {
 func (*ClusterRequest) ProtoMessage() {}
 
 func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2182,7 @@ func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRequest.ProtoReflect.Descriptor instead.
 func (*ClusterRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClusterRequest) GetHeader() *Header {
@@ -1996,7 +2201,7 @@ type ClusterReply struct {
 
 func (x *ClusterReply) Reset() {
 	*x = ClusterReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2213,7 @@ func (x *ClusterReply) String() string {
 func (*ClusterReply) ProtoMessage() {}
 
 func (x *ClusterReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2226,7 @@ func (x *ClusterReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReply.ProtoReflect.Descriptor instead.
 func (*ClusterReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClusterReply) GetPlan() *Plan {
@@ -2039,7 +2244,7 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x06Header\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\rR\aversion\"\xd4\x03\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\"\x8e\x04\n" +
 	"\fOwnerRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
@@ -2052,8 +2257,9 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x06listen\x18\t \x01(\v2\x17.oarlock.wire.v1.ListenH\x00R\x06listen\x12;\n" +
 	"\n" +
 	"list_locks\x18\n" +
-	" \x01(\v2\x1a.oarlock.wire.v1.ListLocksH\x00R\tlistLocksB\x05\n" +
-	"\x03ask\"\x99\x03\n" +
+	" \x01(\v2\x1a.oarlock.wire.v1.ListLocksH\x00R\tlistLocks\x128\n" +
+	"\tlist_jobs\x18\x12 \x01(\v2\x19.oarlock.wire.v1.ListJobsH\x00R\blistJobsB\x05\n" +
+	"\x03ask\"\xca\x03\n" +
 	"\n" +
 	"OwnerReply\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
@@ -2064,7 +2270,8 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x06leader\x18\b \x01(\v2\x17.oarlock.wire.v1.LeaderH\x00R\x06leader\x124\n" +
 	"\anotices\x18\t \x01(\v2\x18.oarlock.wire.v1.NoticesH\x00R\anotices\x122\n" +
 	"\x05locks\x18\n" +
-	" \x01(\v2\x1a.oarlock.wire.v1.LocksPageH\x00R\x05locksB\b\n" +
+	" \x01(\v2\x1a.oarlock.wire.v1.LocksPageH\x00R\x05locks\x12/\n" +
+	"\x04jobs\x18\x12 \x01(\v2\x19.oarlock.wire.v1.JobsPageH\x00R\x04jobsB\b\n" +
 	"\x06answer\"3\n" +
 	"\x05Await\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x10\n" +
@@ -2105,13 +2312,13 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x04held\x18\x05 \x03(\x04R\x04held\x12\x16\n" +
 	"\x06revoke\x18\x06 \x03(\x04R\x06revoke\"9\n" +
 	"\tListLocks\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\tR\x05after\"P\n" +
+	"\x06prefix\x18\x01 \x01(\fR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\fR\x05after\"P\n" +
 	"\tLocksPage\x12/\n" +
 	"\x05locks\x18\x01 \x03(\v2\x19.oarlock.wire.v1.LockInfoR\x05locks\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\"\xa4\x01\n" +
 	"\bLockInfo\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x18\n" +
 	"\apermits\x18\x02 \x01(\rR\apermits\x124\n" +
 	"\aholders\x18\x03 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\aholders\x124\n" +
 	"\awaiters\x18\x04 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\awaiters\"u\n" +
@@ -2120,7 +2327,18 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x10\n" +
 	"\x03age\x18\x03 \x01(\x03R\x03age\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\fR\x05value\x12\x16\n" +
-	"\x06shared\x18\x05 \x01(\bR\x06shared\"\x8e\x01\n" +
+	"\x06shared\x18\x05 \x01(\bR\x06shared\"8\n" +
+	"\bListJobs\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\fR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\fR\x05after\"L\n" +
+	"\bJobsPage\x12,\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x18.oarlock.wire.v1.JobInfoR\x04jobs\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"t\n" +
+	"\aJobInfo\x12%\n" +
+	"\x03job\x18\x01 \x01(\v2\x13.oarlock.fsm.v1.JobR\x03job\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\x12\x18\n" +
+	"\awaiters\x18\x04 \x01(\rR\awaiters\"\x8e\x01\n" +
 	"\fRenewRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05relay\x18\x03 \x01(\bR\x05relay\x127\n" +
@@ -2191,7 +2409,7 @@ func file_node_internal_wire_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_node_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_node_internal_wire_wire_proto_goTypes = []any{
 	(Outcome)(0),           // 0: oarlock.wire.v1.Outcome
 	(RenewReply_Answer)(0), // 1: oarlock.wire.v1.RenewReply.Answer
@@ -2212,60 +2430,68 @@ var file_node_internal_wire_wire_proto_goTypes = []any{
 	(*LocksPage)(nil),      // 16: oarlock.wire.v1.LocksPage
 	(*LockInfo)(nil),       // 17: oarlock.wire.v1.LockInfo
 	(*LockParty)(nil),      // 18: oarlock.wire.v1.LockParty
-	(*RenewRequest)(nil),   // 19: oarlock.wire.v1.RenewRequest
-	(*SessionRef)(nil),     // 20: oarlock.wire.v1.SessionRef
-	(*RenewReply)(nil),     // 21: oarlock.wire.v1.RenewReply
-	(*FollowRequest)(nil),  // 22: oarlock.wire.v1.FollowRequest
-	(*FollowReply)(nil),    // 23: oarlock.wire.v1.FollowReply
-	(*Plan)(nil),           // 24: oarlock.wire.v1.Plan
-	(*ReplicaSet)(nil),     // 25: oarlock.wire.v1.ReplicaSet
-	(*Replica)(nil),        // 26: oarlock.wire.v1.Replica
-	(*PlanRequest)(nil),    // 27: oarlock.wire.v1.PlanRequest
-	(*PlanReply)(nil),      // 28: oarlock.wire.v1.PlanReply
-	(*ClusterRequest)(nil), // 29: oarlock.wire.v1.ClusterRequest
-	(*ClusterReply)(nil),   // 30: oarlock.wire.v1.ClusterReply
-	(*fsmpb.Op)(nil),       // 31: oarlock.fsm.v1.Op
-	(*fsmpb.Result)(nil),   // 32: oarlock.fsm.v1.Result
-	(*fsmpb.Record)(nil),   // 33: oarlock.fsm.v1.Record
+	(*ListJobs)(nil),       // 19: oarlock.wire.v1.ListJobs
+	(*JobsPage)(nil),       // 20: oarlock.wire.v1.JobsPage
+	(*JobInfo)(nil),        // 21: oarlock.wire.v1.JobInfo
+	(*RenewRequest)(nil),   // 22: oarlock.wire.v1.RenewRequest
+	(*SessionRef)(nil),     // 23: oarlock.wire.v1.SessionRef
+	(*RenewReply)(nil),     // 24: oarlock.wire.v1.RenewReply
+	(*FollowRequest)(nil),  // 25: oarlock.wire.v1.FollowRequest
+	(*FollowReply)(nil),    // 26: oarlock.wire.v1.FollowReply
+	(*Plan)(nil),           // 27: oarlock.wire.v1.Plan
+	(*ReplicaSet)(nil),     // 28: oarlock.wire.v1.ReplicaSet
+	(*Replica)(nil),        // 29: oarlock.wire.v1.Replica
+	(*PlanRequest)(nil),    // 30: oarlock.wire.v1.PlanRequest
+	(*PlanReply)(nil),      // 31: oarlock.wire.v1.PlanReply
+	(*ClusterRequest)(nil), // 32: oarlock.wire.v1.ClusterRequest
+	(*ClusterReply)(nil),   // 33: oarlock.wire.v1.ClusterReply
+	(*fsmpb.Op)(nil),       // 34: oarlock.fsm.v1.Op
+	(*fsmpb.Result)(nil),   // 35: oarlock.fsm.v1.Result
+	(*fsmpb.Record)(nil),   // 36: oarlock.fsm.v1.Record
+	(*fsmpb.Job)(nil),      // 37: oarlock.fsm.v1.Job
 }
 var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	2,  // 0: oarlock.wire.v1.OwnerRequest.header:type_name -> oarlock.wire.v1.Header
-	31, // 1: oarlock.wire.v1.OwnerRequest.op:type_name -> oarlock.fsm.v1.Op
+	34, // 1: oarlock.wire.v1.OwnerRequest.op:type_name -> oarlock.fsm.v1.Op
 	5,  // 2: oarlock.wire.v1.OwnerRequest.await:type_name -> oarlock.wire.v1.Await
 	6,  // 3: oarlock.wire.v1.OwnerRequest.read:type_name -> oarlock.wire.v1.Read
 	8,  // 4: oarlock.wire.v1.OwnerRequest.identify:type_name -> oarlock.wire.v1.Identify
 	10, // 5: oarlock.wire.v1.OwnerRequest.observe:type_name -> oarlock.wire.v1.Observe
 	12, // 6: oarlock.wire.v1.OwnerRequest.listen:type_name -> oarlock.wire.v1.Listen
 	15, // 7: oarlock.wire.v1.OwnerRequest.list_locks:type_name -> oarlock.wire.v1.ListLocks
-	0,  // 8: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	32, // 9: oarlock.wire.v1.OwnerReply.result:type_name -> oarlock.fsm.v1.Result
-	7,  // 10: oarlock.wire.v1.OwnerReply.read:type_name -> oarlock.wire.v1.ReadResult
-	9,  // 11: oarlock.wire.v1.OwnerReply.identity:type_name -> oarlock.wire.v1.Identity
-	11, // 12: oarlock.wire.v1.OwnerReply.leader:type_name -> oarlock.wire.v1.Leader
-	14, // 13: oarlock.wire.v1.OwnerReply.notices:type_name -> oarlock.wire.v1.Notices
-	16, // 14: oarlock.wire.v1.OwnerReply.locks:type_name -> oarlock.wire.v1.LocksPage
-	33, // 15: oarlock.wire.v1.ReadResult.record:type_name -> oarlock.fsm.v1.Record
-	13, // 16: oarlock.wire.v1.Notices.notices:type_name -> oarlock.wire.v1.Notice
-	17, // 17: oarlock.wire.v1.LocksPage.locks:type_name -> oarlock.wire.v1.LockInfo
-	18, // 18: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
-	18, // 19: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
-	2,  // 20: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
-	20, // 21: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
-	1,  // 22: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
-	2,  // 23: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 24: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	25, // 25: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
-	26, // 26: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
-	2,  // 27: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
-	24, // 28: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
-	24, // 29: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
-	2,  // 30: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
-	24, // 31: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	19, // 8: oarlock.wire.v1.OwnerRequest.list_jobs:type_name -> oarlock.wire.v1.ListJobs
+	0,  // 9: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	35, // 10: oarlock.wire.v1.OwnerReply.result:type_name -> oarlock.fsm.v1.Result
+	7,  // 11: oarlock.wire.v1.OwnerReply.read:type_name -> oarlock.wire.v1.ReadResult
+	9,  // 12: oarlock.wire.v1.OwnerReply.identity:type_name -> oarlock.wire.v1.Identity
+	11, // 13: oarlock.wire.v1.OwnerReply.leader:type_name -> oarlock.wire.v1.Leader
+	14, // 14: oarlock.wire.v1.OwnerReply.notices:type_name -> oarlock.wire.v1.Notices
+	16, // 15: oarlock.wire.v1.OwnerReply.locks:type_name -> oarlock.wire.v1.LocksPage
+	20, // 16: oarlock.wire.v1.OwnerReply.jobs:type_name -> oarlock.wire.v1.JobsPage
+	36, // 17: oarlock.wire.v1.ReadResult.record:type_name -> oarlock.fsm.v1.Record
+	13, // 18: oarlock.wire.v1.Notices.notices:type_name -> oarlock.wire.v1.Notice
+	17, // 19: oarlock.wire.v1.LocksPage.locks:type_name -> oarlock.wire.v1.LockInfo
+	18, // 20: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
+	18, // 21: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
+	21, // 22: oarlock.wire.v1.JobsPage.jobs:type_name -> oarlock.wire.v1.JobInfo
+	37, // 23: oarlock.wire.v1.JobInfo.job:type_name -> oarlock.fsm.v1.Job
+	2,  // 24: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
+	23, // 25: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
+	1,  // 26: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
+	2,  // 27: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 28: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	28, // 29: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
+	29, // 30: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
+	2,  // 31: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
+	27, // 32: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
+	27, // 33: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
+	2,  // 34: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
+	27, // 35: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_node_internal_wire_wire_proto_init() }
@@ -2281,6 +2507,7 @@ func file_node_internal_wire_wire_proto_init() {
 		(*OwnerRequest_Observe)(nil),
 		(*OwnerRequest_Listen)(nil),
 		(*OwnerRequest_ListLocks)(nil),
+		(*OwnerRequest_ListJobs)(nil),
 	}
 	file_node_internal_wire_wire_proto_msgTypes[2].OneofWrappers = []any{
 		(*OwnerReply_Result)(nil),
@@ -2289,6 +2516,7 @@ func file_node_internal_wire_wire_proto_init() {
 		(*OwnerReply_Leader)(nil),
 		(*OwnerReply_Notices)(nil),
 		(*OwnerReply_Locks)(nil),
+		(*OwnerReply_Jobs)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2296,7 +2524,7 @@ func file_node_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_internal_wire_wire_proto_rawDesc), len(file_node_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
