@@ -131,7 +131,7 @@ func TestMachine_Apply_SilenceOverClaims(t *testing.T) {
 	s.stamp = s.m.Claim().Token
 	check("claimed again", hot, false, 5*time.Second)
 	check("claimed again", cold, false, 8*time.Second)
-	check("claimed again", dead, false, 10100*time.Millisecond)
+	check("claimed again", dead, false, SessionLimit(10*time.Second))
 	s.do(renewOp(cold))
 	check("renewed", cold, true, 0)
 	s.do(releaseOp(cold, 2*time.Second))

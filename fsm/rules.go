@@ -128,16 +128,23 @@ func (l Life) Claimed(last Token, waited, ttl time.Duration) Life {
 	return Life{Heard: l.Heard, Silence: SilenceAfterClaim(false, l.Silence, waited, ttl)}
 }
 
-// SessionLimit is the silence after which an owner may end a session: ttl × 1.01, rounded up, since clocks are
-// trusted to run at the same rate within one per cent. It saturates instead of overflowing.
-func SessionLimit(ttl time.Duration) time.Duration {
-	ttl = max(ttl, 0)
-	margin := ttl / 100
-	if ttl%100 != 0 {
-		margin++
+// slowestClock is the rate at which a clock is trusted to run at least, in per cent of any other's: they run at nearly the same rate, within one
+// per cent, and either of two may be the slower. So a wait for what another counts is longer by 1/0.99; 1.01 would fall short of a clock at 0.99.
+const slowestClock = 99
+
+// Outlast is how long to wait on one clock so that d has passed on any other: d × 1/0.99, rounded up. It saturates instead of overflowing.
+func Outlast(d time.Duration) time.Duration {
+	d = max(d, 0)
+	const lack = 100 - slowestClock
+	more := d / slowestClock * lack
+	if rest := d % slowestClock; rest != 0 {
+		more += (rest*lack + slowestClock - 1) / slowestClock
 	}
-	if ttl > math.MaxInt64-margin {
+	if d > math.MaxInt64-more {
 		return math.MaxInt64
 	}
-	return ttl + margin
+	return d + more
 }
+
+// SessionLimit is the silence after which an owner may end a session: on no clock has its TTL not passed then.
+func SessionLimit(ttl time.Duration) time.Duration { return Outlast(ttl) }

@@ -17,7 +17,7 @@ type LockOptions struct {
 	// TTL, 1 s to 1 h, gives the grant a session of its own: that long it outlives a process that dies. Zero: the node's session with
 	// the shard, or that of the view.
 	TTL time.Duration
-	// MaxHold ends the grant that long after it was made, at the latest by the holder's clock; the owner takes it back 1 % later. Zero: no bound.
+	// MaxHold ends the grant that long after it was made, at the latest by the holder's clock; the owner takes it back a good 1 % later. Zero: no bound.
 	// It is for locks whose holders may hang; only tokens keep out a holder that is paused.
 	MaxHold time.Duration
 	// Grace keeps the name closed that long after the holder's session expired or its process died, so that what it was doing may end. Zero: not at all. It

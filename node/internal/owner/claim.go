@@ -6,12 +6,9 @@ import (
 	"github.com/oarlock/oarlock/fsm"
 )
 
-// margin is the drift of rates that two clocks may have, in percent: every wait for another's lease or session is
-// longer by it.
-const margin = 1
-
-// Stretch adds the clock margin to d: a wait that is to outlast d on another machine's clock.
-func Stretch(d time.Duration) time.Duration { return d + d*margin/100 }
+// Stretch is a wait that outlasts d on another machine's clock, which may run at 0.99 of this one's rate: every wait for another's
+// lease or session is longer by that.
+func Stretch(d time.Duration) time.Duration { return fsm.Outlast(d) }
 
 // A View is what the local Raft node publishes of a group at one instant.
 type View struct {

@@ -11,9 +11,10 @@ import (
 func TestStretch(t *testing.T) {
 	for _, c := range []struct{ d, want time.Duration }{
 		{0, 0},
-		{100, 101},
-		{time.Second, 1010 * time.Millisecond},
-		{time.Hour, time.Hour + 36*time.Second},
+		{99, 100},
+		{100, 102},
+		{990 * time.Millisecond, time.Second},
+		{99 * time.Minute, 100 * time.Minute},
 	} {
 		if got := Stretch(c.d); got != c.want {
 			t.Errorf("Stretch(%d): got %d, want %d", c.d, got, c.want)
@@ -64,7 +65,7 @@ func TestLeads(t *testing.T) {
 // Another's claim is waited for by the lease written in it, stretched. There is no wait when there is no claim, when it was
 // released, or when it is this process's own: kept while its lease is good, replaced by a new token when not (claim step 2).
 func TestPlanClaim(t *testing.T) {
-	const lease, wait = 300 * time.Millisecond, 303 * time.Millisecond
+	const lease, wait = 297 * time.Millisecond, 300 * time.Millisecond
 	me := ID{Node: "a", Incarnation: 2}
 	claim := func(node string, incarnation uint64) fsm.Claim {
 		return fsm.Claim{Token: 7, Node: node, Incarnation: incarnation, Term: 3, Lease: lease}

@@ -237,6 +237,8 @@ func (m *model) ticked(s *state, who int, gains uint8) {
 	}
 	step := func(clock int) int32 {
 		switch {
+		case m.step[clock] != 0:
+			return m.step[clock]
 		case clock != who:
 			return tickUnits
 		case gains == 1:

@@ -30,6 +30,32 @@ func one(b *bounds) {
 	b.terms, b.drifts = 1, 1
 }
 
+// uneven is two terms on clocks of which some run at 0.99 of the others' rate for ever: at the end of its lease, or its holder's session, of
+// uneven length, a slow clock shows one unit less when the others have gone 1.01 times as far.
+const (
+	fast         = 10_000
+	slow         = 9_900
+	unevenLength = 2*slow + 1
+)
+
+// slowOwner is a first owner whose clock is slow.
+func slowOwner(b *bounds) {
+	two(b)
+	b.lease = [members]int32{unevenLength, unevenLength, unevenLength}
+	b.step = [members + 1]int32{slow, fast, fast, fast}
+}
+
+// slowHolder is a holder whose clock is slow, with a patient owner.
+func slowHolder(b *bounds) {
+	one(b)
+	b.drifts, b.ttl = 0, unevenLength
+	b.lease = [members]int32{3 * fast, 3 * fast, 3 * fast}
+	b.step = [members + 1]int32{fast, fast, fast, slow}
+}
+
+// hundredth is d and one per cent of it, rounded up: too little for a clock that runs at 0.99 of another's rate.
+func hundredth(d time.Duration) time.Duration { return d + (d+99)/100 }
+
 // patient nodes have leases of four ticks.
 func patient(b *bounds) { b.lease = [members]int32{400, 400, 400} }
 
@@ -151,8 +177,22 @@ func mutants() []mutant {
 		{"AnsweredBeforeApplied", "(d)", func(r *rules) { r.broken.answerEarly = true }, func(b *bounds) { silent(b, 300, 200) }, 150000, 56},
 		{"CheckpointLeavesHot", "(d)", func(r *rules) { r.session.checkpointing = func(s Session) Session { return s } }, func(b *bounds) { silent(b, 800, 600) }, 150000, 56},
 		{"SessionWithoutMargin", "(d)", func(r *rules) {
-			r.session.expires = func(s Session, now, late time.Duration) bool { return Expires(s, now+s.TTL/100, late) }
+			r.session.expires = func(s Session, now, late time.Duration) bool { return Expires(s, now+fsm.SessionLimit(s.TTL)-s.TTL, late) }
 		}, func(b *bounds) { one(b); b.drifts = 1 }, 100000, 40},
+		{"WaitAHundredthLonger", "(a)", func(r *rules) {
+			r.claim.plan = func(c fsm.Claim, me ID, held fsm.Token, dead bool) Plan {
+				p := PlanClaim(c, me, held, dead)
+				if p.Wait > 0 {
+					p.Wait = hundredth(c.Lease)
+				}
+				return p
+			}
+		}, slowOwner, 150000, 40},
+		{"SessionAHundredthLonger", "(d)", func(r *rules) {
+			r.session.expires = func(s Session, now, late time.Duration) bool {
+				return !s.Expiring && !s.Renewing && now >= s.Renewed+hundredth(s.TTL)+late
+			}
+		}, slowHolder, 100000, 40},
 		{"CheckpointOfAnything", "(d)", func(r *rules) {
 			r.apply.checkpointed = func(l fsm.Life, _, minted fsm.Token, silence, ttl time.Duration) (fsm.Life, bool) {
 				return l.Checkpointed(l.Heard, minted, silence, ttl)

@@ -7,7 +7,8 @@ package owner
 // the guarantees after each. All decisions are those of this package and of fsm's rules: a mutant replaces one of them.
 //
 // Time is discrete: a tick is 100 units on every clock. A drift event makes one clock gain or lose driftUnits within one tick,
-// and then all are even for calmTicks: that is one per cent of a lease of two ticks, which is what Stretch covers.
+// and then all are even for calmTicks: that is one per cent of a lease of two ticks. That is coarse; what Stretch has to cover to
+// the unit is searched with clocks that run at their own rates throughout (bounds.step).
 
 import (
 	"time"
@@ -199,6 +200,7 @@ type bounds struct {
 	terms, length              uint8
 	writes, releases, restarts uint8
 	drifts, forwards, messages uint8
+	step                       [members + 1]int32 // of each clock in a tick, the holder's last; 0: tickUnits, and drifts
 	sessions                   bool
 	eager                      bool         // see settle
 	script                     []action     // the first steps of every path

@@ -30,6 +30,8 @@ func scenarios() []scenario {
 		{"SilentSession", func(b *bounds) { silent(b, 800, 600); b.releases, b.forwards, b.terms = 1, 2, 3 }},
 		{"SilentSessionOfLongLeases", func(b *bounds) { silent(b, 1200, 600); patient(b); b.releases, b.terms = 1, 3 }},
 		{"Succeeded", func(b *bounds) { sessions(b); b.ttl, b.script, b.terms = 500, succeeded(), 3 }},
+		{"SlowOwner", slowOwner},
+		{"SlowHolder", slowHolder},
 		{"Overtaken", func(b *bounds) { silent(b, 800, 700); patient(b); b.script, b.releases = overtaken(), 1 }},
 	}
 }

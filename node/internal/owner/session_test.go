@@ -20,10 +20,10 @@ func TestSessionDeadline(t *testing.T) {
 		s    Session
 		want time.Duration
 	}{
-		{"Renewed", Session{TTL: 1000, Renewed: 5000}, 6010},
-		{"Adopted", Adopted(1000, 0, 5000), 6010},
-		{"AdoptedSilent", Adopted(1000, 300, 5000), 5710},
-		{"AdoptedSilentToTheLimit", Adopted(1000, 1010, 5000), 5000},
+		{"Renewed", Session{TTL: 1000, Renewed: 5000}, 6011},
+		{"Adopted", Adopted(1000, 0, 5000), 6011},
+		{"AdoptedSilent", Adopted(1000, 300, 5000), 5711},
+		{"AdoptedSilentToTheLimit", Adopted(1000, 1011, 5000), 5000},
 	} {
 		if got := SessionDeadline(c.s); got != c.want {
 			t.Errorf("%s: SessionDeadline(%+v): got %d, want %d", c.name, c.s, got, c.want)
@@ -84,10 +84,10 @@ func TestExpires(t *testing.T) {
 		now, late time.Duration
 		want      bool
 	}{
-		{"Before", s, 6009, 0, false},
-		{"AtTheDeadline", s, 6010, 0, true},
-		{"LateLoop", s, 6010, 5, false},
-		{"LateLoopCaughtUp", s, 6015, 5, true},
+		{"Before", s, 6010, 0, false},
+		{"AtTheDeadline", s, 6011, 0, true},
+		{"LateLoop", s, 6011, 5, false},
+		{"LateLoopCaughtUp", s, 6016, 5, true},
 		{"Renewing", renewing, 9000, 0, false},
 		{"Expiring", expiring, 9000, 0, false},
 	} {
