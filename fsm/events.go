@@ -20,10 +20,10 @@ const (
 	Changed                              // a config record was written or deleted: Name (the key), Revision, Deleted, TTL
 	Raised                               // the cluster's version rose: Revision stays zero, Machine.Version has it
 	Answered                             // what waited got a result that is no grant, DONE: Of, Session, Seq, Name
-	HoldStarted                          // a holder knows of its grant: Of, Session, Seq, Token, Name (its first)
+	HoldStarted                          // a holder knows of its grant: Of, Session, Seq, Token, Name (its first), Length (its MaxHold)
 	RevokeRequested                      // a holder is asked to give up: Of, Session, Seq, Token, Name
 	ValueChanged                         // of a grant: Of, Session, Seq, Token, Name
-	Closed                               // a holder with a grace died: Of, Session, Seq, Token, Name
+	Closed                               // a holder with a grace died: Of, Session, Seq, Token, Name, Length (the grace)
 	Reopened                             // that grace is over: Of, Token, Name
 	JobCompleted                         // Of, Session, Seq, Token (of the grant), Name
 )
@@ -54,6 +54,7 @@ type Event struct {
 	Token    Token
 	Revision Revision
 	TTL      time.Duration
+	Length   time.Duration
 	Name     []byte
 }
 

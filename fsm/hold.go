@@ -99,7 +99,9 @@ func (t *txn) started(x *fsmpb.Started) *fsmpb.Result {
 	if !c.started {
 		c.started = true
 		t.keep(c)
-		t.tell(c.locks[0].event(HoldStarted, c, 0))
+		e := c.locks[0].event(HoldStarted, c, 0)
+		e.Length = c.maxHold
+		t.tell(e)
 	}
 	return status(fsmpb.Result_OK)
 }

@@ -29,6 +29,7 @@ const (
 	MaxLease     = time.Hour            // of an owner
 	MaxIDs       = 1 << 16              // sessions that one operation names
 	MaxResults   = 1 << 16              // remembered, unacknowledged results of one session
+	maxFormer    = 256                  // sessions that one EndFormer ends
 	NonceSize    = 16                   // bytes of a session's nonce
 )
 

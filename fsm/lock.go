@@ -121,6 +121,7 @@ func (t *txn) grant(l *lock) {
 	}
 	if l.idle() && t.st.locks[l.key] == l {
 		delete(t.st.locks, l.key)
+		t.st.names.remove(l)
 		t.total(l, 0)
 	}
 }
@@ -175,7 +176,9 @@ func (t *txn) close(l *lock, c *claimant) {
 	t.st.closed.add(x)
 	t.val = appendClosure(t.val[:0], c.grace)
 	t.set(t.sp.named(t.key[:0], kindClosure, l.key, uint64(c.token)))
-	t.tell(l.event(Closed, c, 0))
+	e := l.event(Closed, c, 0)
+	e.Length = c.grace
+	t.tell(e)
 }
 
 // event tells of a claimant of the lock.

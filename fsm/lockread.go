@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -89,24 +88,18 @@ func (m *Machine) Lock(kind fsmpb.Lock_Kind, name []byte) (LockState, bool) {
 }
 
 // Locks returns the states of up to limit locks (zero or less: all) of a kind whose names begin with prefix and are greater
-// than after, in the order of names, of one instant. Each call looks at all names of the shard, but copies only what it
-// returns.
+// than after, in the order of names, of one instant. It looks at no others.
 func (m *Machine) Locks(kind fsmpb.Lock_Kind, prefix, after string, limit int) []LockState {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	var found []*lock
-	for k, l := range m.st.locks {
-		if k.kind == kind && strings.HasPrefix(k.name, prefix) && k.name > after {
-			found = append(found, l)
-		}
-	}
-	slices.SortFunc(found, func(a, b *lock) int { return a.key.compare(b.key) })
-	if limit > 0 && len(found) > limit {
-		found = found[:limit]
-	}
 	var views []LockState
-	for _, l := range found {
-		views = append(views, l.view())
+	for l := range m.st.names.from(lockKey{kind, max(prefix, after)}) {
+		if l.key.kind != kind || !strings.HasPrefix(l.key.name, prefix) && l.key.name > prefix || limit > 0 && len(views) == limit {
+			break
+		}
+		if l.key.name > after && strings.HasPrefix(l.key.name, prefix) {
+			views = append(views, l.view())
+		}
 	}
 	return views
 }

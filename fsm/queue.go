@@ -150,6 +150,7 @@ func (st *state) at(k lockKey) *lock {
 	if l == nil {
 		l = &lock{key: k}
 		st.locks[k] = l
+		st.names.add(l)
 	}
 	return l
 }

@@ -67,6 +67,21 @@ func (m *Machine) Sessions(yield func(Session) bool) {
 	}
 }
 
+// SessionsOf returns the ids of a node's living sessions, oldest first. It looks at no others.
+func (m *Machine) SessionsOf(node string) []Token {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	x := m.st.members[node]
+	if x == nil {
+		return nil
+	}
+	ids := make([]Token, 0, x.sessions.len())
+	for s := range x.sessions.all {
+		ids = append(ids, s.id)
+	}
+	return ids
+}
+
 func (m *Machine) sessionViews() []Session {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -104,7 +104,7 @@ func TestCase154_IdleNamesLeaveNoState(t *testing.T) {
 		t.Errorf("stored: got %d records, want the %d there were before", got, before)
 	}
 	st := s.m.st
-	if n := len(st.sessions) + len(st.members) + len(st.nonces) + len(st.locks) + len(st.jobs) + len(st.order.list) +
+	if n := len(st.sessions) + len(st.members) + len(st.nonces) + len(st.locks) + len(st.names.blocks) + len(st.jobs) + len(st.order.list) +
 		len(st.timed.list) + len(st.closed.list) + len(st.kept.list); n != 0 {
 		t.Errorf("in memory: got %d things, want none", n)
 	}

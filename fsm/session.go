@@ -40,17 +40,24 @@ func (t *txn) endSessions(e *fsmpb.EndSessions) *fsmpb.Result {
 	return res
 }
 
+// endFormer ends the oldest sessions of a node's former incarnations, up to maxFormer, and says whether there are more: one entry must not hold
+// up the shard for all of very many.
 func (t *txn) endFormer(e *fsmpb.EndFormer) *fsmpb.Result {
 	var ended []*session
+	more := false
 	if m := t.st.members[e.Node]; m != nil {
 		for s := range m.sessions.all {
-			if s.incarnation < e.Incarnation {
-				ended = append(ended, s)
+			if s.incarnation >= e.Incarnation {
+				continue
 			}
+			if more = len(ended) == maxFormer; more {
+				break
+			}
+			ended = append(ended, s)
 		}
 	}
 	t.end(ended, true)
-	return status(fsmpb.Result_OK)
+	return &fsmpb.Result{Status: fsmpb.Result_OK, Exists: []bool{more}}
 }
 
 // end ends sessions in two steps. First all of them and everything that hangs on them are gone, and only then are the

@@ -191,3 +191,19 @@ func TestMachine_Apply_TooManyResults(t *testing.T) {
 		t.Errorf("at the limit, and after an acknowledgement: got %v, want INVALID and OK", got)
 	}
 }
+
+// One entry ends so many former sessions and says that there are more; asked for again, all are gone.
+func TestMachine_EndFormer_Many(t *testing.T) {
+	m, stamp, ids := crowd(t, 10*(maxFormer+50), own) // of ten nodes
+	op := &fsmpb.Op{Kind: &fsmpb.Op_EndFormer{EndFormer: &fsmpb.EndFormer{Node: "0c6a1e8e-6a5f-4c39-9d0e-000000000003", Incarnation: 2}}}
+	for _, want := range []struct {
+		more bool
+		left int
+	}{{true, len(ids) - maxFormer}, {false, len(ids) - maxFormer - 50}, {false, len(ids) - maxFormer - 50}} {
+		done, err := m.Apply([]Entry{{m.Applied() + 1, encode(t, batchEntry(stamp, op))}})
+		if err != nil || done[0].Results[0].GetExists()[0] != want.more || m.st.order.len() != want.left {
+			t.Fatalf("end former: got %+v, %v, %d left, want more %v and %d left", done, err, m.st.order.len(), want.more, want.left)
+		}
+	}
+	checkMirror(t, m)
+}

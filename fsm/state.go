@@ -18,6 +18,7 @@ type state struct {
 	members  map[string]*member // by node
 	nonces   map[[NonceSize]byte]*session
 	locks    map[lockKey]*lock
+	names    ordered         // the same
 	timed    roll[*claimant] // holders with a maxHold, by token
 	closed   roll[*closure]
 	jobs     map[string]*job

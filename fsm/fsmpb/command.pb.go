@@ -3536,7 +3536,7 @@ type Result struct {
 	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`    // of the change of config records, 0: nothing changed. Txn: then the shard's
 	Record        *Record                `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`         // CONFLICT
 	Trimmed       bool                   `protobuf:"varint,5,opt,name=trimmed,proto3" json:"trimmed,omitempty"`      // a remembered CONFLICT, DONE or Txn whose value, result or values were too large to keep
-	Exists        []bool                 `protobuf:"varint,6,rep,packed,name=exists,proto3" json:"exists,omitempty"` // Renew, Checkpoint, Release, EndSessions: per session, whether it was there
+	Exists        []bool                 `protobuf:"varint,6,rep,packed,name=exists,proto3" json:"exists,omitempty"` // Renew, Checkpoint, Release, EndSessions: per session, whether it was there. EndFormer: whether there are more
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`         // INVALID
 	Permits       uint32                 `protobuf:"varint,8,opt,name=permits,proto3" json:"permits,omitempty"`      // MISMATCH: the present total, 0: it is no semaphore
 	Attempt       uint64                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`      // Lock of a job: OK is its attempt of that number
