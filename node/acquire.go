@@ -132,7 +132,7 @@ func (a *acquisition) settle(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 		}
 		return a.refused(res)
 	}
-	g := &grant{s: a.x, kind: a.r.op.GetKind(), name: a.r.name(), own: a.own, attempt: res.GetAttempt(), turn: make(chan struct{}, 1)}
+	g := &grant{s: a.x, kind: a.r.op.GetKind(), name: a.r.name(), own: a.own, attempt: res.GetAttempt(), since: a.x.g.n.env.Clock.Now(), turn: make(chan struct{}, 1)}
 	g.revoked.init()
 	g.hold.init(a.x.g.n.env.Clock, Token(res.GetToken()), &a.x.lease)
 	g.bound(time.Duration(a.r.op.GetMaxHold()))
@@ -149,7 +149,7 @@ func (a *acquisition) settle(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 func (g *grant) bound(d time.Duration) {
 	if d > 0 {
 		g.hold.until = g.hold.clock.Now() + d
-		g.timer = g.hold.clock.AfterFunc(g.hold.until, func() { g.hold.end(ErrLost) })
+		g.timer = g.hold.clock.AfterFunc(g.hold.until, func() { g.end(ErrLost) })
 	}
 }
 

@@ -3,169 +3,58 @@ package node
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 	"github.com/oarlock/oarlock/node/internal/owner"
-	"github.com/oarlock/oarlock/node/internal/wire"
 )
 
-// expiryTick is how often an owner looks for sessions that are due.
-const expiryTick = 100 * time.Millisecond
-
-// renewals are an owner's memory of the shard's sessions: when each was last renewed, and which must end.
-type renewals struct {
-	o *ownership
-
-	mu   sync.Mutex // guards the fields below
-	m    map[fsm.Token]*tracked
-	late time.Duration // by how much the loop was late in all
-}
-
-// tracked is a session, and how late the loop was in all when it was last renewed: its deadline is later by what came since.
-type tracked struct {
-	owner.Session
-	late time.Duration
-}
-
-func (r *renewals) init(o *ownership) {
-	r.o, r.m = o, map[fsm.Token]*tracked{}
-}
-
-// adopt takes over the sessions that the claim found.
-func (r *renewals) adopt(m *fsm.Machine, now time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m.Sessions(func(s fsm.Session) bool {
-		if r.m[s.ID] == nil {
-			r.addLocked(s, now)
-		}
-		return true
-	})
-}
-
-func (r *renewals) addLocked(s fsm.Session, now time.Duration) {
-	a := owner.Adopted(s.TTL, s.Silence, now)
-	a.Hot = s.Hot
-	r.m[s.ID] = &tracked{Session: a, late: r.late}
-}
-
-// opened hears of a session made under this ownership.
-func (r *renewals) opened(m *fsm.Machine, id fsm.Token) {
-	s, ok := m.Session(id)
-	if !ok {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.m[id] == nil {
-		r.addLocked(s, r.o.l.now())
-	}
-}
-
-func (r *renewals) forget(id fsm.Token) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.m, id)
-}
-
-// renew renews sessions, hot ones in memory, the others by one entry.
-func (r *renewals) renew(ctx context.Context, ids []fsm.Token) []wire.RenewReply_Answer {
-	answers := make([]wire.RenewReply_Answer, len(ids))
-	var logged []uint64
-	var at []int
-	r.mu.Lock()
-	now := r.o.l.now()
-	good := r.o.lease.Good(now) && !r.o.leaving.Load()
-	for i, id := range ids {
-		s := r.m[id]
-		if s == nil {
-			answers[i] = wire.RenewReply_GONE
-			if !good {
-				answers[i] = wire.RenewReply_NOT_OWNER
-			}
-			continue
-		}
-		switch owner.Renew(s.Session, good) {
-		case owner.InMemory:
-			s.Session, s.late = owner.AfterRenewal(s.Session, owner.InMemory, now), r.late
-			answers[i] = wire.RenewReply_RENEWED
-		case owner.InLog:
-			answers[i] = wire.RenewReply_BUSY
-			if !s.Renewing {
-				s.Renewing = true
-				logged, at = append(logged, uint64(id)), append(at, i)
-			}
-		default:
-			answers[i] = wire.RenewReply_BUSY
-			if !good {
-				answers[i] = wire.RenewReply_NOT_OWNER
-			}
-		}
-	}
-	r.mu.Unlock()
-	if len(logged) > 0 {
-		exists := r.renewLogged(ctx, logged)
-		for k, i := range at {
-			if exists != nil && exists[k] {
-				answers[i] = wire.RenewReply_RENEWED
-			} else if exists != nil {
-				answers[i] = wire.RenewReply_GONE
-			}
-		}
-	}
-	return answers
-}
-
-// renewLogged commits a renewal entry; nil: it is not known to be applied. It waits for the entry whatever becomes of the
-// caller, since until then no session in it may be ended.
-func (r *renewals) renewLogged(ctx context.Context, ids []uint64) []bool {
-	res, err := r.o.submit(context.WithoutCancel(ctx), &fsmpb.Op{Kind: &fsmpb.Op_Renew{Renew: &fsmpb.Renew{Ids: ids}}})
-	r.o.l.g.n.stats.renewalsLogged.Add(1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.o.l.now()
-	ok := err == nil && res.GetStatus() == fsmpb.Result_OK && len(res.GetExists()) == len(ids)
-	for k, id := range ids {
-		s := r.m[fsm.Token(id)]
-		if s == nil {
-			continue
-		}
-		s.Renewing = false
-		if ok && res.GetExists()[k] {
-			s.Session, s.late = owner.AfterRenewal(s.Session, owner.InLog, now), r.late
-		}
-	}
-	if !ok {
-		return nil
-	}
-	return res.GetExists()
-}
+// An owner looks for what is due when the first of it is, but no more often than every shortLook, and no more rarely than every
+// expiryTick, by which it also sees how late it runs.
+const (
+	shortLook  = 5 * time.Millisecond
+	expiryTick = 100 * time.Millisecond
+)
 
 // loop ends silent sessions and checkpoints those that have been silent for long.
 func (r *renewals) loop(ctx context.Context) {
-	t := time.NewTicker(expiryTick)
+	t := time.NewTimer(0)
 	defer t.Stop()
-	last := r.o.l.now()
 	for {
+		from := r.o.l.now() // renewals were served while it waited for its entries: that is no lateness
+		wait := r.untilNext(from)
+		t.Reset(wait)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			return
 		}
 		now := r.o.l.now()
-		expired, checkpoint := r.due(now, now-last)
-		if checkpoint != nil {
-			_, _ = checkpoint.wait(ctx) // whatever came of it, its sessions are renewed through the log next
-		}
-		if len(expired) > 0 {
-			r.expire(ctx, expired)
+		r.noteLateness(now - from - wait)
+		for ctx.Err() == nil && r.round(ctx, now) {
+			now = r.o.l.now()
 		}
 		r.o.bounds.end(ctx, now, r.lateness())
-		last = r.o.l.now() // renewals were served while this waited for its entries: that was no lateness
 	}
+}
+
+// untilNext is how long nothing is due.
+func (r *renewals) untilNext(now time.Duration) time.Duration {
+	r.mu.Lock()
+	next := r.agenda.next()
+	r.mu.Unlock()
+	return min(max(min(next, r.o.bounds.next())-now, shortLook), expiryTick)
+}
+
+// noteLateness notes by how much the loop was late. A little is usual, and means nothing for renewals that wait to be read.
+func (r *renewals) noteLateness(late time.Duration) {
+	if late <= expiryTick {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.late += late
 }
 
 func (r *renewals) lateness() time.Duration {
@@ -174,56 +63,100 @@ func (r *renewals) lateness() time.Duration {
 	return r.late
 }
 
-// due marks and returns the sessions to end at now, when passed is the time since the last look, and puts a checkpoint of those that
-// have been silent for long into the queue: still under the mutex, so that no renewal that comes later gets before it.
-func (r *renewals) due(now, passed time.Duration) (expired []uint64, checkpoint *queuedOp) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if passed > 2*expiryTick {
-		r.late += passed - expiryTick
-	}
-	if !r.o.lease.Good(now) || r.o.leaving.Load() {
-		return nil, nil
-	}
-	var silent []*fsmpb.Checkpoint_Silence
-	for id, s := range r.m {
-		switch {
-		case len(expired) == fsm.MaxIDs || len(silent) == fsm.MaxIDs:
-			// The rest is for the next look.
-		case owner.Expires(s.Session, now, r.late-s.late):
-			s.Expiring = true
-			expired = append(expired, uint64(id))
-		case owner.Checkpoints(s.Session, now):
-			silent = append(silent, r.silence(id, owner.Silence(s.Session, now)))
-			s.Session = owner.Checkpointing(s.Session)
+// round ends and checkpoints up to maxMany of the sessions that are due. It says whether there may be more.
+func (r *renewals) round(ctx context.Context, now time.Duration) (more bool) {
+	expired, silent, more := r.due(now)
+	if len(silent) > 0 {
+		if q := r.checkpoint(silent, r.heard(silent)); q != nil {
+			_, _ = q.wait(ctx) // whatever came of it, its sessions are renewed through the log next
 		}
 	}
-	if len(silent) == 0 {
-		return expired, nil
+	if len(expired) > 0 {
+		r.expire(ctx, expired)
 	}
-	q := newQueued(&fsmpb.Op{Kind: &fsmpb.Op_Checkpoint{Checkpoint: &fsmpb.Checkpoint{Sessions: silent}}})
-	r.o.queue.push(q) // if it is closed the ownership has ended
-	return expired, &q
+	return more
 }
 
-// silence is the record of a silence that was measured now. It names what the log has last heard of the session: if a renewal comes before
-// it in the log after all, it is refused.
-func (r *renewals) silence(id fsm.Token, d time.Duration) *fsmpb.Checkpoint_Silence {
-	c := &fsmpb.Checkpoint_Silence{Id: uint64(id), Silence: int64(d)}
-	if s, ok := r.o.l.machine.Load().Session(id); ok {
-		c.Heard = uint64(s.Heard)
+// due marks and returns the sessions to end at now, and returns those whose silence is to be recorded. It looks at no more than maxLook.
+func (r *renewals) due(now time.Duration) (expired []uint64, silent []fsm.Token, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.o.lease.Good(now) || r.o.leaving.Load() {
+		return nil, nil, false
 	}
-	return c
+	for range maxLook {
+		s, ok := r.agenda.due(now)
+		if !ok {
+			return expired, silent, false
+		}
+		switch {
+		case owner.Expires(s.Session, now, r.late-s.late):
+			s.Expiring = true
+			expired = append(expired, uint64(s.id))
+		case owner.Checkpoints(s.Session, now):
+			silent = append(silent, s.id)
+			r.agenda.put(s, now+expiryTick) // again, if it comes to nothing
+		case s.Renewing:
+			r.agenda.put(s, now+expiryTick)
+		default:
+			r.placeLocked(s)
+		}
+		if len(expired) == maxMany || len(silent) == maxMany {
+			break
+		}
+	}
+	return expired, silent, true
+}
+
+// heard is what the log has last heard of sessions, 0 of one that is gone.
+func (r *renewals) heard(ids []fsm.Token) []fsm.Token {
+	m := r.o.l.machine.Load()
+	heard := make([]fsm.Token, len(ids))
+	for i, id := range ids {
+		if s, ok := m.Session(id); ok {
+			heard[i] = s.Heard
+		}
+	}
+	return heard
+}
+
+// checkpoint puts the silences of those that are silent still into the queue, nil if there are none. heard was read before they are measured. It
+// is done under the mutex, so that from then on every renewal of them goes through the log.
+func (r *renewals) checkpoint(ids, heard []fsm.Token) *queuedOp {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.o.l.now()
+	var silences []*fsmpb.Checkpoint_Silence
+	for i, id := range ids {
+		s := r.m[id]
+		if s == nil || !owner.Checkpoints(s.Session, now) {
+			continue
+		}
+		silences = append(silences, silence(s, heard[i], now))
+		s.Session = owner.Checkpointing(s.Session)
+		r.placeLocked(s)
+	}
+	if len(silences) == 0 {
+		return nil
+	}
+	c := &r.o.l.g.n.stats.sessions
+	c.checkpoints.Add(1)
+	c.checkpointed.Add(uint64(len(silences)))
+	q := newQueued(&fsmpb.Op{Kind: &fsmpb.Op_Checkpoint{Checkpoint: &fsmpb.Checkpoint{Sessions: silences}}})
+	r.o.queue.push(q) // if it is closed the ownership has ended, and has answered
+	return &q
 }
 
 // expire ends sessions. While it is not known what came of it they stay marked and are never renewed; the next rounds ask again.
 func (r *renewals) expire(ctx context.Context, ids []uint64) {
-	r.o.l.g.n.log.Info("sessions expire", "shard", r.o.l.g.id, "count", len(ids))
+	n := r.o.l.g.n
+	n.log.Info("sessions expire", "shard", r.o.l.g.id, "count", len(ids))
 	unknown := false
 	for ctx.Err() == nil {
+		n.stats.sessions.expiries.Add(1)
 		res, err := r.o.submit(ctx, &fsmpb.Op{Kind: &fsmpb.Op_EndSessions{EndSessions: &fsmpb.EndSessions{Ids: ids, Expired: true}}})
 		if err == nil && res.GetStatus() == fsmpb.Result_OK {
-			r.o.l.g.n.stats.sessionsExpired.Add(uint64(len(ids)))
+			n.stats.sessions.expired.Add(uint64(len(ids)))
 			return
 		}
 		unknown = unknown || errors.Is(err, errMaybe)
@@ -241,21 +174,7 @@ func (r *renewals) spare(ids []uint64) {
 	for _, id := range ids {
 		if s := r.m[fsm.Token(id)]; s != nil {
 			s.Expiring = false
+			r.agenda.put(s, r.o.l.now()+expiryTick)
 		}
 	}
-}
-
-// silences are the checkpoints that a release carries.
-func (r *renewals) silences() []*fsmpb.Checkpoint_Silence {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.o.l.now()
-	out := make([]*fsmpb.Checkpoint_Silence, 0, len(r.m))
-	for id, s := range r.m {
-		if s.Renewing {
-			continue // its renewal may be in the log before the release
-		}
-		out = append(out, r.silence(id, owner.Silence(s.Session, now)))
-	}
-	return out
 }

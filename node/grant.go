@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 	"github.com/oarlock/oarlock/node/internal/env"
@@ -14,11 +15,12 @@ type grant struct {
 	hold    hold
 	s       *session
 	kind    fsmpb.Lock_Kind
-	name    string    // the first, if there are several
-	own     bool      // the session is the grant's own
-	attempt uint64    // of a job
-	revoked signal    // its holder was asked to give it up
-	timer   env.Timer // of MaxHold; nil: none
+	name    string        // the first, if there are several
+	own     bool          // the session is the grant's own
+	attempt uint64        // of a job
+	since   time.Duration // when it was known here
+	revoked signal        // its holder was asked to give it up
+	timer   env.Timer     // of MaxHold; nil: none
 
 	turn     chan struct{} // holds an element while a release is under way; guards the fields below
 	sent     bool          // a release was sent, or is about to be
@@ -132,6 +134,13 @@ func (g *grant) unlock(ctx context.Context) error {
 	}
 	_, err := g.release(ctx, &fsmpb.Op{Kind: &fsmpb.Op_Unlock{Unlock: &fsmpb.Unlock{Kind: g.kind, Name: []byte(g.name), Token: uint64(g.hold.token)}}})
 	return err
+}
+
+// end ends the trust in the grant against its holder's will.
+func (g *grant) end(cause error) {
+	if g.hold.end(cause) && errors.Is(cause, ErrLost) {
+		g.s.g.n.stats.sessions.holdsLost.Add(1)
+	}
 }
 
 // leave ends the trust in the hold, before its release is sent for the first time. It says why there is nothing to release.

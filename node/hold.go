@@ -122,10 +122,11 @@ func (h *hold) context(parent context.Context) context.Context {
 	return ctx
 }
 
-// end makes the hold lost, unless it was released, and tells those who wait.
-func (h *hold) end(cause error) {
-	h.state.CompareAndSwap(holdHeld, holdLost)
+// end makes the hold lost, unless it was released, and tells those who wait. It says whether it was held.
+func (h *hold) end(cause error) bool {
+	held := h.state.CompareAndSwap(holdHeld, holdLost)
 	h.leave(cause)
+	return held
 }
 
 // release makes the hold released. It says whether it was held, and so is the caller's to release.

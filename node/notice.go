@@ -86,11 +86,8 @@ func (o *ownership) listen(ctx context.Context, q *wire.Listen) *wire.Notices {
 func (o *ownership) resync(node string, reply *wire.Notices) {
 	reply.Resync, reply.Notices = true, nil
 	m := o.l.machine.Load()
-	m.Sessions(func(s fsm.Session) bool {
-		if s.Node != node {
-			return true
-		}
-		for _, l := range m.Holds(s.ID) {
+	for _, id := range m.SessionsOf(node) {
+		for _, l := range m.Holds(id) {
 			for _, h := range l.Holders {
 				reply.Held = append(reply.Held, uint64(h.Token))
 				if h.RevokeRequested {
@@ -98,8 +95,7 @@ func (o *ownership) resync(node string, reply *wire.Notices) {
 				}
 			}
 		}
-		return true
-	})
+	}
 }
 
 // listener hears what the owner of a shard tells this node's holders. It runs while there is a grant.
@@ -142,7 +138,7 @@ func (w *listener) tellLocked(g *grant, ended bool) {
 		return
 	}
 	delete(w.grants, g.hold.token)
-	g.hold.end(ErrLost)
+	g.end(ErrLost)
 }
 
 // known are the tokens of the grants here; none: the listener stops.

@@ -215,7 +215,7 @@ func (l *local) begin(o *ownership, proposed time.Duration) bool {
 		o.end(ErrLost)
 		return false
 	}
-	o.bounds.refresh(l.machine.Load(), l.now())
+	o.bounds.adopt(l.machine.Load(), l.now())
 	o.renewal.adopt(l.machine.Load(), l.now()) // nothing changes the sessions before this ownership does
 	l.own.Store(o)
 	// Another claim may have been applied after ours and before the store: then its observer saw the ownership before this one.

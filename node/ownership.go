@@ -156,7 +156,6 @@ func (o *ownership) confirmLoop(ctx context.Context) {
 
 // observe tells those who wait for what happened. It is called from an apply worker.
 func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
-	timed := false
 	for _, e := range events {
 		if e.Of == fsmpb.Lock_ELECTION {
 			o.elections.change()
@@ -171,11 +170,11 @@ func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
 			if e.Reason == fsm.Forced {
 				o.tell(m, e, true)
 			}
-			timed = true
+			o.bounds.observe(e, o.l.now())
 		case fsm.RevokeRequested:
 			o.tell(m, e, false)
 		case fsm.HoldStarted, fsm.Closed, fsm.Reopened:
-			timed = true
+			o.bounds.observe(e, o.l.now())
 		case fsm.JobCompleted:
 			o.keeps.completed(m, e.Name)
 		case fsm.Answered, fsm.ValueChanged:
@@ -188,75 +187,11 @@ func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
 			o.waits.wakeSession(e.Session)
 		}
 	}
-	if timed {
-		o.bounds.refresh(m, o.l.now())
-	}
 }
 
 // tell gives a holder notice that its grant has ended against its will, or that it is asked to give it up.
 func (o *ownership) tell(m *fsm.Machine, e fsm.Event, ended bool) {
 	if s, ok := m.Session(e.Session); ok {
 		o.notices.add(notice{node: s.Node, token: e.Token, ended: ended})
-	}
-}
-
-// waitKey names a queued operation.
-type waitKey struct {
-	session fsm.Token
-	seq     uint64
-}
-
-// waits are the callers that wait for a queued operation's result. Being woken means to look again.
-type waits struct {
-	mu sync.Mutex // guards m
-	m  map[waitKey]*wait
-}
-
-type wait struct {
-	ch      chan struct{}
-	waiters int
-}
-
-func (w *waits) init() { w.m = map[waitKey]*wait{} }
-
-// join returns a channel that is closed at the next wake of k, and what to call when no longer waiting for it.
-func (w *waits) join(k waitKey) (woken <-chan struct{}, leave func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	x := w.m[k]
-	if x == nil {
-		x = &wait{ch: make(chan struct{})}
-		w.m[k] = x
-	}
-	x.waiters++
-	return x.ch, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if x.waiters--; x.waiters == 0 && w.m[k] == x {
-			delete(w.m, k)
-		}
-	}
-}
-
-func (w *waits) wake(k waitKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.wakeLocked(k)
-}
-
-func (w *waits) wakeLocked(k waitKey) {
-	if x := w.m[k]; x != nil {
-		close(x.ch)
-		delete(w.m, k)
-	}
-}
-
-func (w *waits) wakeSession(s fsm.Token) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k := range w.m {
-		if k.session == s {
-			w.wakeLocked(k)
-		}
 	}
 }

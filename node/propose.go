@@ -49,9 +49,10 @@ type opOutcome struct {
 // opQueue gathers operations while a proposal is in flight.
 type opQueue struct {
 	mu     sync.Mutex // guards the fields below
-	ops    []queuedOp
+	ops    []queuedOp // of callers
+	many   []queuedOp // on many sessions each: some go into every entry, behind the others, so that they hold up no caller for long
 	closed bool
-	ready  chan struct{} // has an element while ops may not be empty
+	ready  chan struct{} // has an element while there may be operations
 }
 
 func (q *opQueue) init() { q.ready = make(chan struct{}, 1) }
@@ -62,7 +63,11 @@ func (q *opQueue) push(op queuedOp) bool {
 	if q.closed {
 		return false
 	}
-	q.ops = append(q.ops, op)
+	if concerns(op.op) > 0 {
+		q.many = append(q.many, op)
+	} else {
+		q.ops = append(q.ops, op)
+	}
 	q.signalLocked()
 	return true
 }
@@ -74,7 +79,8 @@ func (q *opQueue) signalLocked() {
 	}
 }
 
-// take removes what fits one entry, at least one operation if there is any.
+// take removes what fits one entry, at least one operation if there is any: of callers as many and as large as an entry may be, and then of
+// those on many sessions until they are about maxMany.
 func (q *opQueue) take() []queuedOp {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,27 +92,57 @@ func (q *opQueue) take() []queuedOp {
 		}
 		n++
 	}
+	m, sessions := 0, 0
+	for m < len(q.many) {
+		sessions += concerns(q.many[m].op)
+		if m > 0 && sessions > maxMany {
+			break
+		}
+		m++
+	}
 	var taken []queuedOp
-	for _, op := range q.ops[:n] {
+	taken, q.ops = takeFirst(taken, q.ops, n)
+	taken, q.many = takeFirst(taken, q.many, m)
+	if len(q.ops)+len(q.many) > 0 {
+		q.signalLocked()
+	}
+	return taken
+}
+
+// takeFirst moves the first n that were not given up.
+func takeFirst(taken, ops []queuedOp, n int) (took, rest []queuedOp) {
+	for _, op := range ops[:n] {
 		if op.state.CompareAndSwap(opWaits, opTaken) {
 			taken = append(taken, op)
 		}
 	}
-	q.ops = q.ops[n:]
-	if len(q.ops) == 0 {
-		q.ops = nil
-	} else {
-		q.signalLocked()
+	if n == len(ops) {
+		return taken, nil
 	}
-	return taken
+	return taken, ops[n:]
+}
+
+// concerns is the number of sessions that an owner renews, checkpoints or ends by op; 0 for a caller's operation.
+func concerns(op *fsmpb.Op) int {
+	switch k := op.GetKind().(type) {
+	case *fsmpb.Op_Renew:
+		return len(k.Renew.GetIds())
+	case *fsmpb.Op_Checkpoint:
+		return len(k.Checkpoint.GetSessions())
+	case *fsmpb.Op_EndSessions:
+		if k.EndSessions.GetExpired() {
+			return len(k.EndSessions.GetIds())
+		}
+	}
+	return 0
 }
 
 func (q *opQueue) close() []queuedOp {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	ops := q.ops
-	q.ops = nil
+	ops := append(q.ops, q.many...)
+	q.ops, q.many = nil, nil
 	return ops
 }
 

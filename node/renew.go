@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,20 +10,32 @@ import (
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
 
-// renewer renews all sessions of a node: one message for each owner, with all sessions that are due there.
+// maxRenewals is how many sessions one message renews.
+const maxRenewals = 4096
+
+// renewTick is how often a node looks for sessions to renew.
+const renewTick = 50 * time.Millisecond
+
+// renewer renews all sessions of a node: one message for each owner, with all its sessions there. When one of them is due, those that
+// would be soon go along, so that sessions that were opened at different times come to be renewed together.
 type renewer struct {
 	n *Node
 
-	mu       sync.Mutex // guards sessions
+	mu       sync.Mutex // guards the fields below
 	sessions map[*session]struct{}
+	next     time.Duration // nothing is due before
 }
 
-func newRenewer(n *Node) *renewer { return &renewer{n: n, sessions: map[*session]struct{}{}} }
+func newRenewer(n *Node) *renewer {
+	return &renewer{n: n, sessions: map[*session]struct{}{}, next: never}
+}
 
 func (r *renewer) add(s *session) {
+	_, next := s.due(r.n.env.Clock.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions[s] = struct{}{}
+	r.next = min(r.next, next)
 }
 
 func (r *renewer) remove(s *session) {
@@ -33,7 +46,7 @@ func (r *renewer) remove(s *session) {
 
 // loop sends renewals as they fall due, until ctx ends. A message that is not answered holds up no other.
 func (r *renewer) loop(ctx context.Context) {
-	t := time.NewTicker(50 * time.Millisecond)
+	t := time.NewTicker(renewTick)
 	defer t.Stop()
 	for {
 		select {
@@ -41,8 +54,10 @@ func (r *renewer) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for to, due := range r.due() {
-			r.n.life.tasks.spawn(func() { r.send(ctx, to, due) }) // stops when answered, or after an election timeout, or with ctx
+		for to, due := range r.due(r.n.env.Clock.Now()) {
+			for some := range slices.Chunk(due, maxRenewals) {
+				r.n.life.tasks.spawn(func() { r.send(ctx, to, some) }) // stops when answered, or after an election timeout, or with ctx
+			}
 		}
 	}
 }
@@ -53,27 +68,58 @@ type askedNode struct {
 	relay bool
 }
 
-// due are the sessions to renew now, by the node that is asked.
-func (r *renewer) due() map[askedNode][]*session {
+// all are the sessions, none while nothing is due.
+func (r *renewer) all(now time.Duration) []*session {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now < r.next {
+		return nil
+	}
+	r.next = never // until it is known: add may lower it meanwhile
 	all := make([]*session, 0, len(r.sessions))
 	for s := range r.sessions {
 		all = append(all, s)
 	}
-	r.mu.Unlock()
-	now := r.n.env.Clock.Now()
-	var by map[askedNode][]*session
+	return all
+}
+
+// due are the sessions to renew now, by the node that is asked.
+func (r *renewer) due(now time.Duration) map[askedNode][]*session {
+	all := r.all(now)
+	if len(all) == 0 {
+		return nil
+	}
+	targets := map[*group]askedNode{}
+	by := map[askedNode][]*session{} // all that may go
+	must := map[askedNode]bool{}     // one of them is due
+	next := never
 	for _, s := range all {
-		if !s.due(now) {
+		when, at := s.due(now)
+		if when != renewLater {
+			to, ok := targets[s.g]
+			if !ok {
+				to.node, to.relay = s.g.target()
+				targets[s.g] = to
+			}
+			by[to] = append(by[to], s)
+			must[to] = must[to] || when == renewNow
+		}
+		if when != renewNow {
+			next = min(next, at)
+		}
+	}
+	for to, due := range by {
+		if !must[to] {
+			delete(by, to)
 			continue
 		}
-		if by == nil {
-			by = map[askedNode][]*session{}
+		for _, s := range due {
+			next = min(next, s.sending(now))
 		}
-		node, relay := s.g.target()
-		to := askedNode{node, relay}
-		by[to] = append(by[to], s)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next = min(r.next, max(next, now+1))
 	return by
 }
 
@@ -86,30 +132,37 @@ func (r *renewer) send(ctx context.Context, to askedNode, due []*session) {
 	for i, s := range due {
 		refs[i] = &wire.SessionRef{Shard: uint32(s.g.id), Session: uint64(s.id())}
 	}
+	c := &r.n.stats.sessions
+	c.sent.Add(1)
 	reply, err := r.n.renewAt(ctx, to.node, &wire.RenewRequest{Relay: to.relay, Sessions: refs})
-	if err != nil || len(reply.GetAnswers()) != len(due) {
-		r.n.stats.renewalsFailed.Add(uint64(len(due)))
-		for _, s := range due {
-			s.g.missed(to.node)
-		}
-		return
+	answers := reply.GetAnswers()
+	if err != nil || len(answers) != len(due) {
+		answers = slices.Repeat([]wire.RenewReply_Answer{wire.RenewReply_NOT_OWNER}, len(due))
 	}
+	served, missed := map[*group]bool{}, map[*group]string{} // by shard: whether, and the hint, "" if there is none
 	for i, s := range due {
-		switch reply.GetAnswers()[i] {
+		switch answers[i] {
 		case wire.RenewReply_RENEWED:
 			s.renewedAt(sent)
-			s.g.served(to.node, to.relay)
+			served[s.g] = true
+			continue
 		case wire.RenewReply_GONE:
 			s.end(ErrLost)
+			continue
 		case wire.RenewReply_NOT_OWNER:
-			s.g.missed(to.node)
+			missed[s.g] = ""
 			if i < len(reply.GetHints()) {
-				s.g.setHint(reply.GetHints()[i])
+				missed[s.g] = reply.GetHints()[i]
 			}
-			r.n.stats.renewalsFailed.Add(1)
-		default:
-			r.n.stats.renewalsFailed.Add(1)
 		}
+		c.failed.Add(1)
+	}
+	for g := range served {
+		g.served(to.node, to.relay)
+	}
+	for g, hint := range missed {
+		g.missed(to.node)
+		g.setHint(hint)
 	}
 }
 

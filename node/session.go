@@ -55,16 +55,38 @@ func (s *session) renewedAt(sent time.Duration) {
 	s.renewed = max(s.renewed, sent)
 }
 
-// due says whether a renewal should be sent at now: a quarter of the TTL after the last that was accepted, and then again and
-// again, so that one failure costs little.
-func (s *session) due(now time.Duration) bool {
+// When a session is to be renewed.
+type renewWhen uint8
+
+const (
+	renewLater renewWhen = iota
+	renewSoon            // if another with the same owner is renewed
+	renewNow
+)
+
+// due says whether the session is to be renewed at now, and when it will be at the latest: a quarter of the TTL after the last renewal that
+// was accepted, and then again and again, so that one failure costs little.
+func (s *session) due(now time.Duration) (when renewWhen, at time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || now-s.renewed < s.ttl/4 || now-s.attempts < s.ttl/20 {
-		return false
+	at = max(s.renewed+s.ttl/4, s.attempts+s.ttl/20)
+	switch {
+	case s.ended:
+		return renewLater, never
+	case now >= at:
+		return renewNow, at
+	case now-s.renewed >= s.ttl/8 && now-s.attempts >= s.ttl/20:
+		return renewSoon, at
 	}
+	return renewLater, at
+}
+
+// sending notes that a renewal is sent at now. It returns when the next one is due if that fails.
+func (s *session) sending(now time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.attempts = now
-	return true
+	return max(s.renewed+s.ttl/4, now+s.ttl/20)
 }
 
 // end ends the session and what hangs on it, for ever.
@@ -80,10 +102,12 @@ func (s *session) end(cause error) {
 	s.holds = nil
 	s.mu.Unlock()
 	s.lapse.stop()
-	s.hold.end(cause)
+	if s.hold.end(cause) && errors.Is(cause, ErrLost) {
+		s.g.n.stats.sessions.lost.Add(1)
+	}
 	for g := range holds {
 		s.g.listener.remove(g)
-		g.hold.end(cause)
+		g.end(cause)
 	}
 	s.g.sessions.forget(s)
 }

@@ -2,12 +2,11 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
-	"github.com/oarlock/oarlock/transport"
 )
 
 // A State is how a node is.
@@ -112,52 +111,6 @@ func (g *group) status() ShardStatus {
 	return s
 }
 
-// Stats are counters since the node was opened.
-type Stats struct {
-	Proposals          uint64 `json:"proposals"`           // entries proposed here
-	Operations         uint64 `json:"operations"`          // operations in them
-	Entries            uint64 `json:"entries"`             // entries applied here, of all replicas
-	RenewalsLogged     uint64 `json:"renewals_logged"`     // entries that renewed sessions
-	RenewalsFailed     uint64 `json:"renewals_failed"`     // renewals of this node's sessions that were not answered well
-	SessionsExpired    uint64 `json:"sessions_expired"`    // ended by this node as owner
-	JobsForgotten      uint64 `json:"jobs_forgotten"`      // records that this node forgot as owner when their time was over
-	OwnershipsLapsed   uint64 `json:"ownerships_lapsed"`   // leases that ran out here
-	RequestsSent       uint64 `json:"requests_sent"`       // to other nodes
-	RequestsServed     uint64 `json:"requests_served"`     // from other nodes
-	Retries            uint64 `json:"retries"`             // attempts of calls after the first
-	ConnectionsRefused uint64 `json:"connections_refused"` // at this node's port
-}
-
-type counters struct {
-	proposals, operations, entries atomic.Uint64
-	renewalsLogged, renewalsFailed atomic.Uint64
-	sessionsExpired, lapsed        atomic.Uint64
-	requestsSent, requestsServed   atomic.Uint64
-	retries, jobsForgotten         atomic.Uint64
-}
-
-// Stats returns the node's counters.
-func (n *Node) Stats() Stats {
-	c := &n.stats
-	s := Stats{
-		Proposals:        c.proposals.Load(),
-		Operations:       c.operations.Load(),
-		Entries:          c.entries.Load(),
-		RenewalsLogged:   c.renewalsLogged.Load(),
-		RenewalsFailed:   c.renewalsFailed.Load(),
-		SessionsExpired:  c.sessionsExpired.Load(),
-		JobsForgotten:    c.jobsForgotten.Load(),
-		OwnershipsLapsed: c.lapsed.Load(),
-		RequestsSent:     c.requestsSent.Load(),
-		RequestsServed:   c.requestsServed.Load(),
-		Retries:          c.retries.Load(),
-	}
-	if t, ok := n.net.transport.(interface{ Stats() transport.Stats }); ok {
-		s.ConnectionsRefused = t.Stats().Refused
-	}
-	return s
-}
-
 // Ready waits until the node belongs to a cluster, its own replicas have caught up and every shard has an owner. It returns
 // ErrNoQuorum with the cause of ctx, or ErrClosed. A ctx without a deadline waits for ever.
 func (n *Node) Ready(ctx context.Context) error {
@@ -243,9 +196,9 @@ func (g *group) endFormerSessions(ctx context.Context) {
 	op := &fsmpb.Op{Kind: &fsmpb.Op_EndFormer{EndFormer: &fsmpb.EndFormer{Node: g.n.ID(), Incarnation: g.n.me.Incarnation}}}
 	for ctx.Err() == nil {
 		actx, cancel := context.WithTimeout(ctx, g.n.c.RequestTimeout)
-		_, err := g.call(actx, "end former sessions", op)
+		res, err := g.call(actx, "end former sessions", op)
 		cancel()
-		if err == nil {
+		if err == nil && !slices.Contains(res.GetExists(), true) { // there are no more
 			g.n.log.Debug("ended sessions of former incarnations", "shard", g.id, "took", time.Since(began))
 			return
 		}

@@ -177,7 +177,9 @@ func mutants() []mutant {
 		{"AnsweredBeforeApplied", "(d)", func(r *rules) { r.broken.answerEarly = true }, func(b *bounds) { silent(b, 300, 200) }, 150000, 56},
 		{"CheckpointLeavesHot", "(d)", func(r *rules) { r.session.checkpointing = func(s Session) Session { return s } }, func(b *bounds) { silent(b, 800, 600) }, 150000, 56},
 		{"SessionWithoutMargin", "(d)", func(r *rules) {
-			r.session.expires = func(s Session, now, late time.Duration) bool { return Expires(s, now+fsm.SessionLimit(s.TTL)-s.TTL, late) }
+			r.session.expires = func(s Session, now, late time.Duration) bool {
+				return Expires(s, now+fsm.SessionLimit(s.TTL)-s.TTL, late)
+			}
 		}, func(b *bounds) { one(b); b.drifts = 1 }, 100000, 40},
 		{"WaitAHundredthLonger", "(a)", func(r *rules) {
 			r.claim.plan = func(c fsm.Claim, me ID, held fsm.Token, dead bool) Plan {

@@ -69,6 +69,15 @@ func Checkpoints(s Session, now time.Duration) bool {
 	return s.Hot && !s.Expiring && now-s.Renewed >= s.TTL/2
 }
 
+// NextLook is the earliest instant at which Checkpoints or Expires may answer yes, if the session is not renewed and nothing of it is proposed
+// before: until then an owner need not look at it. late is that of Expires.
+func NextLook(s Session, late time.Duration) time.Duration {
+	if s.Hot && !s.Expiring {
+		return s.Renewed + s.TTL/2
+	}
+	return SessionDeadline(s) + late
+}
+
 // Checkpointing is the session from the proposing of a checkpoint on: renewals go through the log.
 func Checkpointing(s Session) Session {
 	s.Hot = false

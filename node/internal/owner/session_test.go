@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -137,6 +138,22 @@ func TestSilence(t *testing.T) {
 	for _, c := range []struct{ now, want time.Duration }{{5300, 300}, {5000, 0}, {4000, 0}} {
 		if got := Silence(s, c.now); got != c.want {
 			t.Errorf("Silence(%+v, %d): got %d, want %d", s, c.now, got, c.want)
+		}
+	}
+}
+
+// Nothing is due before the next look, whatever state a session is in, and at it something is.
+func TestNextLook(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		s := Session{TTL: time.Duration(1 + rng.Int64N(1000)), Renewed: time.Duration(rng.Int64N(1000)), Hot: rng.IntN(2) == 0, Renewing: rng.IntN(4) == 0, Expiring: rng.IntN(4) == 0}
+		late := time.Duration(rng.Int64N(3) * 100)
+		at := NextLook(s, late)
+		if before := at - 1; Expires(s, before, late) || Checkpoints(s, before) {
+			t.Fatalf("NextLook(%+v, %d) = %d: something is due before", s, late, at)
+		}
+		if !Expires(s, at, late) && !Checkpoints(s, at) && !s.Renewing && !s.Expiring {
+			t.Fatalf("NextLook(%+v, %d) = %d: nothing is due then", s, late, at)
 		}
 	}
 }
