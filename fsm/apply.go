@@ -15,19 +15,20 @@ type txn struct {
 	st    *state
 	sp    space
 	batch *pebble.Batch
-	index uint64             // of the last entry applied
-	recs  map[string]*Record // config records as read and changed in this Apply; nil: absent
-	jobs  map[string][]byte  // results of completed jobs, as read and recorded in this Apply
-	out   *Applied           // of the running entry
-	dirty []*session         // to be written at the end, once each
-	saved counters           // as stored
-	err   error              // the storage's first; the Apply fails
-	key   []byte             // scratch
-	val   []byte             // scratch
+	index uint64            // of the last entry applied
+	edits edits             // of config records
+	jobs  map[string][]byte // results of completed jobs, as read and recorded in this Apply
+	out   *Applied          // of the running entry
+	dirty []*session        // to be written at the end, once each
+	saved counters          // as stored
+	err   error             // the storage's first; the Apply fails
+	key   []byte            // scratch
+	val   []byte            // scratch
 }
 
 func (m *Machine) begin(sp space, recs map[string]*Record, jobs map[string][]byte) *txn {
-	return &txn{m: m, st: m.st, sp: sp, batch: m.db.NewBatch(), index: m.applied.Load(), recs: recs, jobs: jobs, saved: m.st.counters}
+	return &txn{m: m, st: m.st, sp: sp, batch: m.db.NewBatch(), index: m.applied.Load(), edits: edits{recs: recs}, jobs: jobs,
+		saved: m.st.counters}
 }
 
 // run applies entries in order. It stops at the first that cannot be understood, whose error is also in its Applied,
@@ -66,6 +67,7 @@ func (t *txn) entry(c command) error {
 	if err := t.m.options.understand(b); err != nil {
 		return err
 	}
+	t.edits.at = b.At
 	t.out.Results = make([]*fsmpb.Result, len(b.Ops))
 	for i, op := range b.Ops {
 		t.out.Results[i] = t.op(Token(b.Stamp), op)
@@ -144,16 +146,38 @@ func (t *txn) do(s *session, op *fsmpb.Op) *fsmpb.Result {
 		return t.unlock(k.Unlock)
 	case *fsmpb.Op_CancelLock:
 		return t.cancelLock(s, k.CancelLock.Seq)
-	case *fsmpb.Op_Put:
-		return t.put(k.Put.Key, k.Put.Value)
-	case *fsmpb.Op_Delete:
-		return t.deleteKey(k.Delete.Key)
-	case *fsmpb.Op_CompareAndSwap:
-		return t.compareAndSwap(k.CompareAndSwap)
 	case *fsmpb.Op_Touch:
 		return status(fsmpb.Result_OK)
 	}
+	if res := t.doConfig(s, op); res != nil {
+		return res
+	}
 	return t.doHold(op)
+}
+
+// doConfig applies an operation on config records. Nil: it is none.
+func (t *txn) doConfig(s *session, op *fsmpb.Op) *fsmpb.Result {
+	switch k := op.Kind.(type) {
+	case *fsmpb.Op_Put:
+		return t.put(s, k.Put)
+	case *fsmpb.Op_Delete:
+		return t.deleteKey(k.Delete.Key)
+	case *fsmpb.Op_CompareAndSwap:
+		return t.compareAndSwap(s, k.CompareAndSwap)
+	case *fsmpb.Op_Add:
+		return t.add(k.Add)
+	case *fsmpb.Op_Txn:
+		return t.transact(s, k.Txn)
+	case *fsmpb.Op_DeletePrefix:
+		return t.deletePrefix(k.DeletePrefix.Prefix)
+	case *fsmpb.Op_ExpireRecords:
+		return t.expireRecords(k.ExpireRecords.Records)
+	case *fsmpb.Op_AgeRecords:
+		return t.ageRecords(k.AgeRecords.Records)
+	case *fsmpb.Op_Compact:
+		return t.compact(Revision(k.Compact.Oldest))
+	}
+	return nil
 }
 
 // doHold applies an operation on what is held or waited for.

@@ -3,15 +3,20 @@ package fsm
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
-
-	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
 
 // layout is the first byte of each stored value. Another layout of the same record gets another number, and is
 // written only after the cluster was raised to the version that knows it. The encodings are our own, not
 // protobuf's, because replicas compare hashes of what is stored and protobuf promises no canonical form.
-const layout = 1
+//
+// longer is the layout of counters, config records and results that have something which few have. What has nothing of
+// it is written in the shorter layout and in no other, so that equal state has equal bytes.
+const (
+	layout = 1
+	longer = 2
+)
 
 // reader takes a stored value apart. The first fault sticks; done reports it.
 type reader struct {
@@ -25,6 +30,14 @@ func read(b []byte) *reader {
 		r.bad = true
 	}
 	return r
+}
+
+// readEither is read for what has two layouts, and reports whether it is the longer one.
+func readEither(b []byte) (*reader, bool) {
+	r := &reader{b: b}
+	l := r.byte()
+	r.bad = r.bad || l != layout && l != longer
+	return r, l == longer
 }
 
 func (r *reader) byte() byte {
@@ -52,6 +65,19 @@ func (r *reader) uint() uint64 {
 	}
 	r.b = r.b[n:]
 	return v
+}
+
+// int reads what binary.AppendVarint wrote.
+func (r *reader) int() int64 {
+	u := r.uint()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// revision refuses what no counter can have reached.
+func (r *reader) revision() Revision {
+	u := r.uint()
+	r.bad = r.bad || u > math.MaxInt64
+	return Revision(u)
 }
 
 // bytes returns a copy, nil if it is empty.
@@ -113,17 +139,33 @@ func decodeClaim(b []byte) (Claim, error) {
 	return c, r.done("claim")
 }
 
+// appendCounters appends the longer layout if there is any history.
 func appendCounters(b []byte, c counters) []byte {
-	b = binary.AppendUvarint(append(b, layout), uint64(c.version))
+	history := c.oldest <= c.revision
+	if history {
+		b = append(b, longer)
+	} else {
+		b = append(b, layout)
+	}
+	b = binary.AppendUvarint(b, uint64(c.version))
 	b = binary.AppendUvarint(b, uint64(c.tokens))
-	return binary.AppendUvarint(b, uint64(c.revision))
+	b = binary.AppendUvarint(b, uint64(c.revision))
+	if history {
+		b = binary.AppendUvarint(b, uint64(c.oldest))
+	}
+	return b
 }
 
 func decodeCounters(b []byte) (counters, error) {
-	r := read(b)
+	r, history := readEither(b)
 	version := r.uint()
 	r.bad = r.bad || version == 0 || version > 1<<31
-	c := counters{version: uint32(version), tokens: Token(r.uint()), revision: Revision(r.uint())}
+	c := counters{version: uint32(version), tokens: Token(r.uint()), revision: r.revision()}
+	c.oldest = c.revision + 1
+	if history {
+		c.oldest = r.revision()
+		r.bad = r.bad || c.oldest == 0 || c.oldest > c.revision
+	}
 	return c, r.done("counters")
 }
 
@@ -147,87 +189,4 @@ func decodeSession(id Token, b []byte) (*session, error) {
 	}
 	s.life.Heard, s.life.Silence, s.low = Token(r.uint()), r.duration(SessionLimit(MaxTTL)), r.uint()
 	return s, r.done("session")
-}
-
-func appendRecord(b []byte, rec *Record) []byte {
-	b = binary.AppendUvarint(append(b, layout), uint64(rec.Create))
-	b = binary.AppendUvarint(b, uint64(rec.Mod))
-	b = binary.AppendUvarint(b, uint64(rec.Version))
-	b = binary.AppendUvarint(b, uint64(rec.Session))
-	return appendBytes(b, rec.Value)
-}
-
-func decodeRecord(key, b []byte) (Record, error) {
-	r := read(b)
-	rec := Record{Key: append([]byte(nil), key...), Create: Revision(r.uint()), Mod: Revision(r.uint())}
-	version := r.uint()
-	r.bad = r.bad || version > 1<<63-1 || len(key) == 0 || len(key) > MaxKey
-	rec.Version, rec.Session, rec.Value = int64(version), Token(r.uint()), r.bytes(MaxValue)
-	return rec, r.done("config record")
-}
-
-func appendResult(b []byte, res *fsmpb.Result) []byte {
-	b = append(b, layout, byte(res.Status))
-	b = binary.AppendUvarint(b, res.Token)
-	b = binary.AppendUvarint(b, res.Revision)
-	b = appendFlag(b, res.Trimmed)
-	b = appendString(b, res.Reason)
-	b = binary.AppendUvarint(b, uint64(res.Permits))
-	b = binary.AppendUvarint(b, res.Attempt)
-	b = binary.AppendUvarint(b, uint64(len(res.Exists)))
-	for _, e := range res.Exists {
-		b = appendFlag(b, e)
-	}
-	b = appendFlag(b, res.Record != nil)
-	if rec := res.Record; rec != nil {
-		b = appendBytes(b, rec.Key)
-		b = appendBytes(b, appendRecord(nil, fromMessage(rec)))
-	}
-	b = appendFlag(b, res.Job != nil)
-	if res.Job != nil {
-		b = appendJobMessage(b, res.Job)
-	}
-	return b
-}
-
-func decodeResult(b []byte) (*fsmpb.Result, error) {
-	r := read(b)
-	res := &fsmpb.Result{Status: fsmpb.Result_Status(r.byte()), Token: r.uint(), Revision: r.uint()}
-	res.Trimmed, res.Reason = r.flag(), string(r.bytes(len(b)))
-	permits := r.uint()
-	r.bad = r.bad || permits > MaxPermits
-	res.Permits, res.Attempt = uint32(permits), r.uint()
-	n := r.uint()
-	if n > uint64(len(r.b)) {
-		return nil, fmt.Errorf("%w: result", ErrCorrupt)
-	}
-	for range n {
-		res.Exists = append(res.Exists, r.flag())
-	}
-	if r.flag() {
-		rec, err := decodeRecord(r.bytes(MaxKey), r.bytes(len(b)))
-		if err != nil {
-			return nil, err
-		}
-		res.Record = toMessage(&rec)
-	}
-	if r.flag() {
-		j, err := decodeJobMessage(r.bytes(MaxName), r.bytes(len(b)))
-		if err != nil {
-			return nil, err
-		}
-		res.Job = j
-	}
-	return res, r.done("result")
-}
-
-// toMessage and fromMessage share the key and the value.
-func toMessage(rec *Record) *fsmpb.Record {
-	return &fsmpb.Record{Key: rec.Key, Value: rec.Value, Create: uint64(rec.Create), Mod: uint64(rec.Mod),
-		Version: rec.Version, Session: uint64(rec.Session)}
-}
-
-func fromMessage(rec *fsmpb.Record) *Record {
-	return &Record{Key: rec.Key, Value: rec.Value, Create: Revision(rec.Create), Mod: Revision(rec.Mod),
-		Version: rec.Version, Session: Token(rec.Session)}
 }

@@ -127,7 +127,7 @@ func unknownInside(op *fsmpb.Op) bool {
 		}
 	}
 	k, ok := body(op).(kinded)
-	return unknown(body(op)) || ok && k.GetKind() > fsmpb.Lock_JOB || op.GetLock().GetMode() > fsmpb.Lock_PERMIT
+	return unknown(body(op)) || unknownInConfig(op) || ok && k.GetKind() > fsmpb.Lock_JOB || op.GetLock().GetMode() > fsmpb.Lock_PERMIT
 }
 
 // request turns a claim's entry into plain values, and checks their bounds.

@@ -23,8 +23,12 @@
 // next owner finds it, but time itself is the owner's: it sends Force and EndGrace. A name that is over leaves no state,
 // but the record of a job, which JobForget removes.
 //
-// Reads: from any goroutine, while Apply runs. They see whole calls of Apply. Config records are read from the storage
-// and wait for nobody; everything else is mirrored in memory and waits for a running Apply, which holds its lock until
+// Config: each operation that changes records does so under one revision, whole: a transaction, a prefix that is deleted, the
+// records that go with an ended session. Each change is kept with what was there before, until a Compact, so that a reader
+// can have all changes from a revision on, or the records as of one. That a record's TTL has run out is the owner's to say.
+//
+// Reads: from any goroutine, while Apply runs. They see whole calls of Apply. Config records and their history are read from the
+// storage and wait for nobody; everything else is mirrored in memory and waits for a running Apply, which holds its lock until
 // the storage has the change too. So no two reads, of whatever kind, go back in time.
 //
 // Failure: an error of the storage in the middle of an Apply ends the machine (ErrFailed); open it again. Restore

@@ -65,7 +65,7 @@ func (m *Machine) open() error {
 	if err != nil {
 		return err
 	}
-	if err := initialise(m.db, sp, counters{version: 1, tokens: FirstToken(m.options.Era)}); err != nil {
+	if err := initialise(m.db, sp, counters{version: 1, tokens: FirstToken(m.options.Era), oldest: 1}); err != nil {
 		return err
 	}
 	st, applied, err := load(m.db, sp, m.options.MaxVersion)
@@ -106,7 +106,7 @@ func (m *Machine) Apply(es []Entry) ([]Applied, error) {
 		return nil, m.stopped
 	}
 	t := m.begin(sp, recs, jobs)
-	defer t.batch.Close()
+	defer func() { t.batch.Close() }()
 	done, err := t.run(es, cmds)
 	if err != nil && !errors.Is(err, ErrVersion) {
 		return nil, m.fail(err)

@@ -108,6 +108,11 @@ func TestGenerator_HitsEverything(t *testing.T) {
 			}
 			for _, r := range a.Results {
 				seen[r.Status]++
+				seen[r.Succeeded && len(r.Answers) > 1] = 1
+				seen[fmt.Sprint("deleted ", r.Deleted > 1)]++
+				for _, a := range r.Answers {
+					seen[fmt.Sprint("answer ", a.Found, a.Deleted, a.Number != 0)]++
+				}
 			}
 		}
 	}
@@ -119,6 +124,11 @@ func TestGenerator_HitsEverything(t *testing.T) {
 	for k := Unlocked; k <= Cancelled; k++ {
 		if seen[k] == 0 {
 			t.Errorf("no grant freed for reason %d", k)
+		}
+	}
+	for _, k := range []any{true, "deleted true", "answer true false false", "answer false true false", "answer false false true"} {
+		if seen[k] == 0 {
+			t.Errorf("no result with %v", k)
 		}
 	}
 	for k := fsmpb.Result_OK; k <= fsmpb.Result_NOT_FOUND; k++ {

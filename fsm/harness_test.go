@@ -78,6 +78,7 @@ func (s *shard) entry(e *fsmpb.Entry) Applied {
 		s.t.Fatalf("apply entry %d: got %+v, want it alone", s.index, done)
 	}
 	checkMirror(s.t, s.m)
+	checkHistory(s.t, s.m)
 	s.last = done[0]
 	return done[0]
 }
@@ -150,7 +151,7 @@ func encode(t testing.TB, e *fsmpb.Entry) []byte {
 // dump is a state in a comparable form, with all that it consists of.
 type dump struct {
 	Claim    Claim
-	Counters [3]uint64
+	Counters [4]uint64
 	Sessions []dumpedSession
 	Locks    []LockState
 	Refs     map[Token]int
@@ -164,16 +165,17 @@ type dump struct {
 type dumpedSession struct {
 	Session Session
 	Life    Life
+	Records int // that go with it
 	Nonce   string
 	Results []string
 	Refs    []string
 }
 
 func dumpState(st *state) dump {
-	d := dump{Claim: st.claim, Counters: [3]uint64{uint64(st.counters.version), uint64(st.counters.tokens),
-		uint64(st.counters.revision)}, Refs: map[Token]int{}}
+	d := dump{Claim: st.claim, Counters: [4]uint64{uint64(st.counters.version), uint64(st.counters.tokens),
+		uint64(st.counters.revision), uint64(st.counters.oldest)}, Refs: map[Token]int{}}
 	for s := range st.order.all {
-		ds := dumpedSession{Session: s.view(st.claim), Life: s.life, Nonce: string(s.nonce[:])}
+		ds := dumpedSession{Session: s.view(st.claim), Life: s.life, Records: s.ephemeral, Nonce: string(s.nonce[:])}
 		for _, r := range s.results {
 			ds.Results = append(ds.Results, fmt.Sprint(r.seq, " ", prototext.MarshalOptions{}.Format(r.result)))
 		}
@@ -221,6 +223,7 @@ func checkMirror(t testing.TB, m *Machine) {
 		t.Fatalf("check: memory differs from storage (-stored +memory):\n%s", diff)
 	}
 	checkLocks(t, d)
+	checkIndexes(t, m, sp)
 }
 
 // checkLocks says again, in other words than the engine, what has to be true of locks at all times.

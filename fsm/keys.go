@@ -17,9 +17,13 @@ const (
 	dataSpace    = 'd'
 )
 
-// The kinds of records in a generation: the byte after its prefix. The order is the order in a snapshot.
+// The kinds of records in a generation: the byte after its prefix. The order is the order in a snapshot. Those up to
+// kindApplied are neither hashed nor in snapshots: the first two follow from the config records.
 const (
-	kindApplied  = 'a' // index of the last applied entry; neither hashed nor in snapshots' records
+	kindEphemeral = 'E' // session, key of a config record that goes with it → nothing
+	kindTimed     = 'T' // key of a config record with a TTL → its revision, TTL and age
+
+	kindApplied  = 'a' // index of the last applied entry
 	kindClaim    = 'c' // the last claim
 	kindCounters = 'n' // version, tokens, revision
 	kindJob      = 'j' // name → run-once job, with its result
@@ -30,6 +34,7 @@ const (
 	kindTotal    = 'v' // name → semaphore's total
 	kindClosure  = 'w' // kind of lock, name, token → grace after the death of that grant
 	kindRecord   = 'x' // key → config record
+	kindHistory  = 'y' // revision, number within it → change of a config record
 )
 
 // spaceLen is the length of a generation's prefix: two bytes, shard, replica, generation.
@@ -83,6 +88,19 @@ func (s space) named(b []byte, kind byte, k lockKey, n uint64) []byte {
 // record appends the key of a config record.
 func (s space) record(b, key []byte) []byte { return append(s.start(b, kindRecord), key...) }
 
+// ephemeral appends the key of the index of records that go with a session.
+func (s space) ephemeral(b []byte, session Token, key []byte) []byte {
+	return append(s.number(b, kindEphemeral, uint64(session)), key...)
+}
+
+// timed appends the key of the index of records with a TTL.
+func (s space) timed(b, key []byte) []byte { return append(s.start(b, kindTimed), key...) }
+
+// change appends the key of a change of a config record.
+func (s space) change(b []byte, rev Revision, n uint32) []byte {
+	return binary.BigEndian.AppendUint32(s.number(b, kindHistory, uint64(rev)), n)
+}
+
 // pointerKey is the key under which a replica's current generation is stored.
 func pointerKey(shard, replica uint64) []byte {
 	b := []byte{KeyPrefix, pointerSpace}
@@ -112,6 +130,14 @@ func parseNumbers(rest []byte, n int) (first, second uint64, err error) {
 		second = binary.BigEndian.Uint64(rest[8:])
 	}
 	return first, second, nil
+}
+
+// parseChange splits the part of a change's key after its kind.
+func parseChange(rest []byte) (Revision, uint32, error) {
+	if len(rest) != 12 {
+		return 0, 0, fmt.Errorf("%w: change's key of %d bytes", ErrCorrupt, len(rest))
+	}
+	return Revision(binary.BigEndian.Uint64(rest)), binary.BigEndian.Uint32(rest[8:]), nil
 }
 
 // parseNamed splits the part of a key after its kind into a lock's key and a number.

@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// load reads a space into memory, but the config records, and its applied index. It checks everything it reads:
+// load reads a space into memory, but the config records and their history, and its applied index. It checks everything it reads:
 // state that this package cannot have written is ErrCorrupt, never half a state.
 func load(r pebble.Reader, sp space, maxVersion uint32) (*state, uint64, error) {
 	c, err := readCounters(r, sp)
@@ -24,6 +24,9 @@ func load(r pebble.Reader, sp space, maxVersion uint32) (*state, uint64, error) 
 	l := loader{newState(c.version, c.tokens)}
 	l.st.counters = c
 	if err := eachBetween(r, sp.start(nil, kindApplied+1), sp.start(nil, kindRecord), l.record); err != nil {
+		return nil, 0, err
+	}
+	if err := eachBetween(r, sp.start(nil, kindEphemeral), sp.start(nil, kindEphemeral+1), l.ephemeral); err != nil {
 		return nil, 0, err
 	}
 	if err := l.finish(); err != nil {
@@ -106,4 +109,18 @@ func (l loader) result(rest, value []byte) error {
 	}
 	s.results = append(s.results, remembered{seq, res})
 	return nil
+}
+
+// ephemeral counts a record that goes with a session.
+func (l loader) ephemeral(suffix, _ []byte) error {
+	if len(suffix) <= 1+8 {
+		return fmt.Errorf("%w: index key of %d bytes", ErrCorrupt, len(suffix))
+	}
+	id, _, err := parseNumbers(suffix[1:1+8], 1)
+	s := l.st.sessions[Token(id)]
+	if s == nil {
+		return errors.Join(err, fmt.Errorf("%w: record %q goes with session %d, which is not there", ErrCorrupt, suffix[1+8:], id))
+	}
+	s.ephemeral++
+	return err
 }

@@ -1,6 +1,11 @@
 package fsm
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
 
 // A Record is one config record.
 type Record struct {
@@ -33,6 +38,55 @@ func (m *Machine) Get(key []byte) (Record, error) {
 	return getRecord(m.db, sp, key)
 }
 
-// Expiring calls yield for each record that has a TTL, in the order of keys, of one instant, until it returns false. What it
-// yields is the callee's to keep. It reads the storage and waits for nobody. Errors: ErrClosed, ErrCorrupt, or the storage's.
-func (m *Machine) Expiring(yield func(Timed) bool) error { return errUnfinished }
+// Expiring calls yield for the records that have a TTL, in the order of keys, until it returns false. It reads the storage in
+// pieces, without waiting for Apply: what changes meanwhile may be seen or not, what stays is. Nothing is locked while yield
+// runs. An error comes last, with no record: ErrClosed, ErrCorrupt, or the storage's.
+func (m *Machine) Expiring(yield func(Timed, error) bool) {
+	for after := []byte(nil); ; {
+		xs, err := m.expiringAfter(after)
+		for _, x := range xs {
+			if !yield(x, nil) {
+				return
+			}
+			after = x.Key
+		}
+		if err != nil {
+			yield(Timed{}, err)
+			return
+		}
+		if len(xs) < expiringPiece {
+			return
+		}
+	}
+}
+
+// expiringPiece is how many records Expiring reads at once.
+const expiringPiece = 1000
+
+func (m *Machine) expiringAfter(after []byte) (xs []Timed, err error) {
+	sp, err := m.home.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer m.home.leave()
+	low := sp.timed(nil, after)
+	if len(after) > 0 {
+		low = append(low, 0)
+	}
+	it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: sp.start(nil, kindTimed+1)})
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && len(xs) < expiringPiece; ok = it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return xs, errors.Join(err, it.Close())
+		}
+		x, err := decodeTimed(it.Key()[spaceLen+1:], v)
+		if err != nil {
+			return xs, errors.Join(err, it.Close())
+		}
+		xs = append(xs, x)
+	}
+	return xs, it.Close()
+}

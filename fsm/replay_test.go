@@ -61,7 +61,9 @@ func (g *generator) next() *fsmpb.Entry {
 	for range 1 + g.r.IntN(6) {
 		ops = append(ops, g.op())
 	}
-	return batchEntry(c.Token, ops...)
+	e := batchEntry(c.Token, ops...)
+	e.GetBatch().At = g.r.Int64N(9)
+	return e
 }
 
 func (g *generator) op() *fsmpb.Op {
@@ -101,8 +103,11 @@ func (g *generator) op() *fsmpb.Op {
 }
 
 func (g *generator) sessionOp(id Token, seq uint64) *fsmpb.Op {
-	if g.r.IntN(2) == 0 {
+	switch g.r.IntN(4) {
+	case 0, 1:
 		return g.holdOp(id, seq)
+	case 2:
+		return g.configOp(id, seq)
 	}
 	name := g.pick("x", "y", "z")
 	switch g.r.IntN(8) {
@@ -147,7 +152,8 @@ func outcome(a Applied) string {
 	}
 	for _, r := range a.Results {
 		s += " [" + prototext.MarshalOptions{}.Format(&fsmpb.Result{Status: r.Status, Token: r.Token, Revision: r.Revision,
-			Record: r.Record, Trimmed: r.Trimmed, Exists: r.Exists, Reason: r.Reason}) + "]"
+			Record: r.Record, Trimmed: r.Trimmed, Exists: r.Exists, Reason: r.Reason, Number: r.Number, More: r.More, Deleted: r.Deleted,
+			Succeeded: r.Succeeded, Answers: r.Answers}) + "]"
 	}
 	return s
 }
@@ -253,6 +259,7 @@ func TestMachine_Replay(t *testing.T) {
 				from := max(0, i-p.r.IntN(3)) // some once more
 				to := min(len(es), i+1+p.r.IntN(8))
 				done, err := p.m.Apply(es[from:to])
+				checkHistory(t, p.m)
 				if err != nil || len(done) != to-i {
 					t.Fatalf("apply %d..%d: got %d, %v; want %d", from, to, len(done), err, to-i)
 				}

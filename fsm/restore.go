@@ -55,7 +55,7 @@ func (m *Machine) stage(sp space, r io.Reader, stop <-chan struct{}) (*state, ui
 	if err := clearRange(m.db, sp[:], sp.end()); err != nil {
 		return nil, 0, err
 	}
-	w := stager{db: m.db, sp: sp, batch: m.db.NewBatch()}
+	w := stager{db: m.db, sp: sp, batch: m.db.NewBatch(), sessions: map[Token]bool{}}
 	defer func() { w.batch.Close() }()
 	for {
 		if stopped(stop) {
@@ -113,59 +113,4 @@ func (m *Machine) adopt(sp space, st *state, applied uint64) error {
 	}
 	defer m.home.leave()
 	return sweep(m.db, sp)
-}
-
-// stager writes the records of a snapshot into a space, in bounded batches.
-type stager struct {
-	db    *pebble.DB
-	sp    space
-	batch *pebble.Batch
-	key   []byte
-	top   counters // of the snapshot; they come before the config records
-}
-
-func (w *stager) add(suffix, value []byte) error {
-	if err := w.check(suffix, value); err != nil {
-		return err
-	}
-	w.key = append(append(w.key[:0], w.sp[:]...), suffix...)
-	if err := w.batch.Set(w.key, value, nil); err != nil {
-		return err
-	}
-	if w.batch.Len() < restoreBatch {
-		return nil
-	}
-	return w.flush()
-}
-
-// check looks at config records, which are not loaded: everything else is checked when it is.
-func (w *stager) check(suffix, value []byte) (err error) {
-	switch suffix[0] {
-	case kindCounters:
-		w.top, err = decodeCounters(value)
-	case kindRecord:
-		var rec Record
-		rec, err = decodeRecord(suffix[1:], value)
-		if err == nil && (rec.Create > rec.Mod || rec.Mod > w.top.revision) {
-			err = fmt.Errorf("%w: config record of revision %d, the shard's is %d", ErrCorrupt, rec.Mod, w.top.revision)
-		}
-	}
-	return err
-}
-
-func (w *stager) flush() error {
-	if err := w.batch.Commit(pebble.NoSync); err != nil {
-		return err
-	}
-	w.batch.Reset()
-	return nil
-}
-
-// finish writes what is left, and the applied index after everything else.
-func (w *stager) finish(applied uint64) error {
-	w.key = w.sp.start(w.key[:0], kindApplied)
-	if err := w.batch.Set(w.key, binary.BigEndian.AppendUint64(nil, applied), nil); err != nil {
-		return err
-	}
-	return w.flush()
 }

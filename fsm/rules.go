@@ -22,7 +22,8 @@ func FirstToken(era uint64) Token { return Token(era << EraBits) }
 // Era is the era in which the token was minted.
 func (t Token) Era() uint64 { return uint64(t) >> EraBits }
 
-// A Revision counts the changes of a shard's config records. Zero is before the first change.
+// A Revision counts the changes of a shard's config records: all that one operation changes has one. Zero is before the
+// first change.
 type Revision uint64
 
 // A Claim is a shard's last accepted claim: who may own it. The zero Claim means that there was none yet. It is

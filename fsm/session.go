@@ -60,8 +60,8 @@ func (t *txn) endFormer(e *fsmpb.EndFormer) *fsmpb.Result {
 	return &fsmpb.Result{Status: fsmpb.Result_OK, Exists: []bool{more}}
 }
 
-// end ends sessions in two steps. First all of them and everything that hangs on them are gone, and only then are the
-// freed names granted: no session of the batch can be granted what another of the batch held.
+// end ends sessions in two steps. First all of them and everything that hangs on them are gone, records too, and only then are
+// the freed names granted: no session of the batch can be granted what another of the batch held.
 // What a holder died on stays closed for its grace, not what it gave back.
 func (t *txn) end(ended []*session, expired bool) {
 	why := Unlocked
@@ -82,6 +82,7 @@ func (t *txn) end(ended []*session, expired bool) {
 		t.unset(t.sp.number(t.key[:0], kindSession, uint64(s.id)))
 		t.tell(Event{Kind: SessionEnded, Session: s.id, Expired: expired})
 	}
+	t.deleteEphemeral(ended)
 	t.st.remove(ended)
 	slices.SortFunc(freed, func(a, b *lock) int { return a.key.compare(b.key) })
 	freed = slices.Compact(freed)
@@ -158,19 +159,4 @@ func (t *txn) update(s *session, seq uint64, res *fsmpb.Result) {
 	if _, ok := s.find(seq); ok {
 		t.remember(s, seq, res)
 	}
-}
-
-// trim makes the result that is remembered: a large value of a conflicting record, or result of a job, is left out, or
-// copies of other nodes' values would fill the memory.
-func trim(res *fsmpb.Result) *fsmpb.Result {
-	if j := res.Job; j != nil && len(j.Result) > keptValue {
-		short := &fsmpb.Job{Name: j.Name, Attempt: j.Attempt, Done: j.Done, Token: j.Token, Keep: j.Keep, At: j.At}
-		return &fsmpb.Result{Status: res.Status, Job: short, Trimmed: true}
-	}
-	if res.Record == nil || len(res.Record.Value) <= keptValue {
-		return res
-	}
-	rec := fromMessage(res.Record)
-	rec.Value = nil
-	return &fsmpb.Result{Status: res.Status, Record: toMessage(rec), Trimmed: true}
 }

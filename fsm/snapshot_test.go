@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/iotest"
@@ -14,7 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
@@ -220,9 +217,6 @@ func TestMachine_Restore_Crash(t *testing.T) {
 	}
 }
 
-// goldenHash is Machine.Hash of testdata/v1.snapshot.
-const goldenHash = 0x1f4689f5213571a0
-
 // goldenShard builds what the golden snapshot holds: every kind of record, with every field in use.
 func goldenShard(t testing.TB) *shard {
 	s := newShard(t, Options{Era: 5})
@@ -254,32 +248,4 @@ func goldenHolds(s *shard, a, b Token) {
 	s.do(passOp(0, MaxPass), doneOp(a, 16, "done", grant(14), "result", 1e9, 5), unlockOf(fsmpb.Lock_JOB, "fails", grant(15)),
 		lockOf(fsmpb.Lock_JOB, b, 16, "done"), startedOp(fsmpb.Lock_ELECTION, "lead", uint64(lead.Holders[0].Token)),
 		revokeOp(fsmpb.Lock_ELECTION, "lead"), permitsOp("sem", 4), endOp(c))
-}
-
-// Snapshots of every released version restore for ever, to the same state (case 119's kind).
-func TestMachine_Restore_Golden(t *testing.T) {
-	file := filepath.Join("testdata", "v1.snapshot")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, stream(t, goldenShard(t).m), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	s := newShard(t, Options{})
-	if err := s.m.Restore(f, nil); err != nil {
-		t.Fatal(err)
-	}
-	want := goldenShard(t)
-	if diff := cmp.Diff(dumpState(want.m.st), dumpState(s.m.st)); diff != "" {
-		t.Errorf("state (-want +got):\n%s", diff)
-	}
-	if got, want := hash(t, s.m), uint64(goldenHash); got != want || s.m.Applied() != 6 {
-		t.Errorf("got hash %#x at %d, want %#x at 6", got, s.m.Applied(), want)
-	}
-	s.index, s.stamp = s.m.Applied(), s.m.Claim().Token
-	s.want(fsmpb.Result_OK, putOp("k", "goes on"))
 }

@@ -31,6 +31,7 @@ type counters struct {
 	version  uint32
 	tokens   Token // the last one minted
 	revision Revision
+	oldest   Revision // the first one whose history is kept, revision + 1 if there is none
 }
 
 // member is a node that has sessions. They share its name.
@@ -50,6 +51,7 @@ type session struct {
 	low         uint64       // acknowledged: results at or below are forgotten
 	results     []remembered // by seq
 	refs        []*claimant  // by seq
+	ephemeral   int          // records that go with it
 	ended       bool
 	dirty       bool // to be written at the end of the running Apply
 }
@@ -62,7 +64,7 @@ type remembered struct {
 
 func newState(version uint32, first Token) *state {
 	return &state{
-		counters: counters{version: version, tokens: first},
+		counters: counters{version: version, tokens: first, oldest: 1},
 		sessions: map[Token]*session{},
 		members:  map[string]*member{},
 		nonces:   map[[NonceSize]byte]*session{},

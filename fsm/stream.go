@@ -22,9 +22,9 @@ import (
 const (
 	streamMagic = "oarlkfsm"
 	headerLen   = 8 + 4 + 8 + 4
-	trailerLen  = 8 + 8 + 4 // after its zero
-	frameGoal   = 64 << 10  // a frame is ended once it is longer
-	maxStored   = 1 << 20   // longest value that is ever stored
+	trailerLen  = 8 + 8 + 4     // after its zero
+	frameGoal   = 64 << 10      // a frame is ended once it is longer
+	maxStored   = 1<<20 + 4<<10 // longest value that is ever stored: a change of one long value into another
 	maxFrame    = frameGoal + maxStored + maxSuffix + 2*binary.MaxVarintLen64
 )
 
