@@ -87,6 +87,37 @@ func (m *Machine) Lock(kind fsmpb.Lock_Kind, name []byte) (LockState, bool) {
 	return l.view(), true
 }
 
+// Holder returns the holder of a name with the smallest token. false: there is none.
+func (m *Machine) Holder(kind fsmpb.Lock_Kind, name []byte) (Claimant, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	l := m.st.locks[lockKey{kind, string(name)}]
+	if l == nil || len(l.holders) == 0 {
+		return Claimant{}, false
+	}
+	return l.holders[0].view(), true
+}
+
+// Blocker returns a holder of one of the names that a session's operation waits for. false: it does not wait, or for no holder.
+func (m *Machine) Blocker(id Token, seq uint64) (Claimant, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	s := m.st.sessions[id]
+	if s == nil {
+		return Claimant{}, false
+	}
+	c := s.ref(seq)
+	if c == nil || c.token != 0 {
+		return Claimant{}, false
+	}
+	for _, l := range c.locks {
+		if len(l.holders) > 0 {
+			return l.holders[0].view(), true
+		}
+	}
+	return Claimant{}, false
+}
+
 // Locks returns the states of up to limit locks (zero or less: all) of a kind whose names begin with prefix and are greater
 // than after, in the order of names, of one instant. It looks at no others.
 func (m *Machine) Locks(kind fsmpb.Lock_Kind, prefix, after string, limit int) []LockState {

@@ -22,27 +22,49 @@ type request struct {
 
 func (r *request) name() string { return string(r.op.GetName()) }
 
-func (r *request) check() error {
-	for _, name := range append([][]byte{r.op.GetName()}, r.op.GetNames()...) {
-		switch {
-		case len(name) == 0:
-			return fmt.Errorf("%s: %w: the name is empty", r.what, ErrInvalid)
-		case len(name) > fsm.MaxName:
-			return fmt.Errorf("%s: %w: the name has %d bytes, at most %d are allowed", r.what, ErrTooLarge, len(name), fsm.MaxName)
+// check refuses what is out of bounds before anything is asked.
+func (r *request) check(s *Shard) error {
+	if err := checkName(r.what, r.name()); err != nil {
+		return err
+	}
+	for _, name := range r.op.GetNames() {
+		if err := checkName(r.what, string(name)); err != nil {
+			return err
 		}
 	}
-	switch {
+	switch maxHold, grace := time.Duration(r.op.GetMaxHold()), time.Duration(r.op.GetGrace()); {
 	case len(r.op.GetValue()) > fsm.MaxLockValue:
-		return fmt.Errorf("%s: %w: the value has %d bytes, at most %d are allowed", r.what, ErrTooLarge, len(r.op.GetValue()), fsm.MaxLockValue)
-	case r.wait < 0 || r.op.GetMaxHold() < 0 || r.op.GetGrace() < 0:
-		return fmt.Errorf("%s: %w: Wait, MaxHold and Grace: give no negative time", r.what, ErrInvalid)
+		return fmt.Errorf("%s %q: %w: the value has %d bytes, at most %d are allowed", r.what, r.name(), ErrTooLarge, len(r.op.GetValue()), fsm.MaxLockValue)
+	case r.wait < 0:
+		return fmt.Errorf("%s %q: %w: Wait = %v: give no negative time", r.what, r.name(), ErrInvalid, r.wait)
+	case maxHold < 0 || maxHold > fsm.MaxHold:
+		return fmt.Errorf("%s %q: %w: MaxHold = %v: give 0 to %v", r.what, r.name(), ErrInvalid, maxHold, fsm.MaxHold)
+	case grace < 0 || grace > fsm.MaxGrace:
+		return fmt.Errorf("%s %q: %w: Grace = %v: give 0 to %v", r.what, r.name(), ErrInvalid, grace, fsm.MaxGrace)
+	case r.ttl != 0 && s.in != nil:
+		return fmt.Errorf("%s %q: %w: TTL = %v in the view of a session, which has its own", r.what, r.name(), ErrInvalid, r.ttl)
+	case r.ttl != 0:
+		if err := s.n.checkTTL(r.ttl); err != nil {
+			return fmt.Errorf("%s %q: %w", r.what, r.name(), err)
+		}
+	}
+	return nil
+}
+
+// checkName refuses a name that is empty or too long.
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s: %w: the name is empty", what, ErrInvalid)
+	case len(name) > fsm.MaxName:
+		return fmt.Errorf("%s: %w: the name has %d bytes, at most %d are allowed", what, ErrTooLarge, len(name), fsm.MaxName)
 	}
 	return nil
 }
 
 // acquire gets a grant. A result that is neither OK nor an error of any request is returned as it is, without a grant.
 func (s *Shard) acquire(ctx context.Context, r *request) (*grant, *fsmpb.Result, error) {
-	if err := r.check(); err != nil {
+	if err := r.check(s); err != nil {
 		return nil, nil, err
 	}
 	ctx, end, err := s.n.begin(ctx, r.bounds)
@@ -59,7 +81,7 @@ func (s *Shard) acquire(ctx context.Context, r *request) (*grant, *fsmpb.Result,
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s %q: %w", r.what, r.name(), err)
 		}
-		a := &acquisition{x: x, r: r, own: r.ttl > 0}
+		a := &acquisition{x: x, r: r, guards: s.guards, own: r.ttl > 0}
 		gr, res, err := a.run(ctx, &fsmpb.Op{Guards: s.guards, Kind: &fsmpb.Op_Lock{Lock: r.op}})
 		switch {
 		case err == nil:
@@ -83,19 +105,18 @@ func (s *Shard) grantSession(ctx context.Context, g *group, ttl time.Duration) (
 	if ttl == 0 {
 		return s.session(ctx, g)
 	}
-	if err := s.n.checkTTL(ttl); err != nil {
-		return nil, false, err
-	}
-	x, err = g.sessions.openFor(ctx, ttl)
+	x, err = g.sessions.openFor(ctx, s.guards, ttl)
 	return x, false, err
 }
 
 // acquisition is one Lock operation of a session, from its proposal to its grant or its undoing.
 type acquisition struct {
-	x   *session
-	r   *request
-	seq uint64
-	own bool // the session is the grant's own, and ends with it
+	x      *session
+	r      *request
+	guards []*fsmpb.Guard // of the view
+	seq    uint64
+	own    bool            // the session is the grant's own, and ends with it
+	behind *wire.LockParty // whom it waits for, as was last heard; nil: not known
 }
 
 func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*grant, *fsmpb.Result, error) {
@@ -103,7 +124,9 @@ func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*grant, *fsmpb.Res
 	a.seq, low = a.x.seqs.begin()
 	op.Session, op.Seq, op.Low = uint64(a.x.id()), a.seq, low
 	sctx := a.x.hold.context(ctx) // a lost session ends the waiting
-	res, err := a.x.g.call(sctx, a.r.what, op)
+	reply, err := a.x.g.callFor(sctx, a.r.what, op)
+	res := reply.GetResult()
+	a.behind = reply.GetBehind()
 	if err == nil && res.GetStatus() == fsmpb.Result_QUEUED {
 		// The queue itself remembers the operation from here on: a long wait does not keep later results from being forgotten.
 		a.x.seqs.finish(a.seq)
@@ -132,12 +155,17 @@ func (a *acquisition) settle(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 		}
 		return a.refused(res)
 	}
-	g := &grant{s: a.x, kind: a.r.op.GetKind(), name: a.r.name(), own: a.own, attempt: res.GetAttempt(), since: a.x.g.n.env.Clock.Now(), turn: make(chan struct{}, 1)}
+	g := &grant{s: a.x, kind: a.r.op.GetKind(), name: a.r.name(), guards: a.guards, own: a.own, attempt: res.GetAttempt(), since: a.x.g.n.env.Clock.Now(), turn: make(chan struct{}, 1)}
 	g.revoked.init()
 	g.hold.init(a.x.g.n.env.Clock, Token(res.GetToken()), &a.x.lease)
 	g.bound(time.Duration(a.r.op.GetMaxHold()))
 	if !a.x.attach(g) || g.hold.strict() != nil {
+		g.end(ErrLost)
+		a.x.detach(g)
 		a.undo()
+		if a.x.good() {
+			return nil, nil, fmt.Errorf("%w: MaxHold = %v was over at once", ErrLost, time.Duration(a.r.op.GetMaxHold()))
+		}
 		return nil, nil, a.x.g.n.sessionEnded()
 	}
 	a.x.seqs.finish(a.seq)
@@ -145,11 +173,15 @@ func (a *acquisition) settle(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 	return g, res, nil
 }
 
-// bound makes the hold end d from now at the latest; 0: not. The owner counts from when it hears of it, which is later.
+// bound makes the hold end d from now at the latest; 0: not. The owner counts from when it hears of it, which is later; if it never does,
+// the release that this node sends then is what frees the name.
 func (g *grant) bound(d time.Duration) {
 	if d > 0 {
 		g.hold.until = g.hold.clock.Now() + d
-		g.timer = g.hold.clock.AfterFunc(g.hold.until, func() { g.end(ErrLost) })
+		g.timer = g.hold.clock.AfterFunc(g.hold.until, func() {
+			g.lose(ErrLost)
+			g.giveBackLater()
+		})
 	}
 }
 
@@ -173,7 +205,7 @@ func (g *grant) started() {
 func (a *acquisition) refused(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 	switch res.GetStatus() {
 	case fsmpb.Result_HELD:
-		return nil, nil, ErrHeld
+		return nil, nil, a.held()
 	case fsmpb.Result_MISMATCH:
 		return nil, nil, fmt.Errorf("%w: the name is in use with %d permits, 0 is a lock", ErrConflict, res.GetPermits())
 	case fsmpb.Result_DONE:
@@ -211,10 +243,10 @@ func (a *acquisition) queued(ctx context.Context) (*fsmpb.Result, error) {
 		res := reply.GetResult()
 		switch {
 		case errors.Is(err, errWaited):
-			return nil, ErrHeld
+			return nil, a.held()
 		case err != nil:
 			// It waited behind another's hold: that is no failure to reach an owner.
-			return nil, context.Cause(ctx)
+			return nil, a.waited(context.Cause(ctx))
 		case res.GetStatus() == fsmpb.Result_NO_SESSION:
 			return nil, errNoSession
 		case res.GetStatus() != fsmpb.Result_QUEUED:
@@ -223,18 +255,32 @@ func (a *acquisition) queued(ctx context.Context) (*fsmpb.Result, error) {
 	}
 }
 
+// held is ErrHeld, with who holds it as far as is known.
+func (a *acquisition) held() error {
+	if a.behind == nil {
+		return ErrHeld
+	}
+	return fmt.Errorf("%w: node %q with token %d", ErrHeld, a.x.g.n.memberOf(a.behind.GetNode()).Name, a.behind.GetToken())
+}
+
+// waited is the cause of why the waiting ended, with whom it was for as far as is known.
+func (a *acquisition) waited(cause error) error {
+	if a.behind == nil {
+		return cause
+	}
+	return fmt.Errorf("waiting for node %q with token %d: %w", a.x.g.n.memberOf(a.behind.GetNode()).Name, a.behind.GetToken(), cause)
+}
+
 // undo cancels the operation in the background, until that is done or the session, which would undo it too, has ended. Its number
 // stays open until then, so that its result is kept.
 func (a *acquisition) undo() {
-	n := a.x.g.n
-	n.life.tasks.spawn(func() { // stops when undone, or with the session, or with the node
-		ctx, cancel := context.WithTimeout(n.life.ctx, a.x.ttl)
+	a.x.g.n.life.tasks.spawn(func() { // stops when undone, or with the session, or with the node
+		ctx, cancel := a.x.background(a.own)
 		defer cancel()
 		if a.own {
-			_ = a.x.close(ctx) // not under the hold's context: to close it ends that. If it fails the session times out
+			_ = a.x.close(ctx) // if it fails the session times out
 			return
 		}
-		ctx = a.x.hold.context(ctx)
 		op := &fsmpb.Op{Kind: &fsmpb.Op_CancelLock{CancelLock: &fsmpb.CancelLock{Seq: a.seq}}}
 		if _, err := a.x.call(ctx, "cancel lock", nil, op); err == nil {
 			a.x.seqs.finish(a.seq)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
@@ -65,12 +66,17 @@ func patient(q *wire.OwnerRequest) bool {
 // call has op committed by the shard's owner, wherever it is. Repeating is safe: op carries (session, seq), or does the same
 // twice. Errors: ErrNoQuorum: not done; ErrUnknown; errNoSession: not done; ErrClosed.
 func (g *group) call(ctx context.Context, what string, op *fsmpb.Op) (*fsmpb.Result, error) {
+	reply, err := g.callFor(ctx, what, op)
+	return reply.GetResult(), err
+}
+
+// callFor is call for the whole reply.
+func (g *group) callFor(ctx context.Context, what string, op *fsmpb.Op) (*wire.OwnerReply, error) {
 	reply, maybe, err := g.ask(ctx, what, &wire.OwnerRequest{Ask: &wire.OwnerRequest_Op{Op: op}})
 	if err != nil {
 		return nil, err
 	}
-	res := reply.GetResult()
-	switch res.GetStatus() {
+	switch reply.GetResult().GetStatus() {
 	case fsmpb.Result_NO_SESSION:
 		if maybe {
 			return nil, fmt.Errorf("%s: %w: the session ended before its outcome was known", what, ErrUnknown)
@@ -79,7 +85,7 @@ func (g *group) call(ctx context.Context, what string, op *fsmpb.Op) (*fsmpb.Res
 	case fsmpb.Result_BELOW:
 		return nil, fmt.Errorf("%s: %w: its result is no longer kept", what, ErrUnknown)
 	}
-	return res, nil
+	return reply, nil
 }
 
 // askAt asks one node, maybe this one, that may own the shard.
@@ -128,12 +134,34 @@ func (o *ownership) commitOp(ctx context.Context, op *fsmpb.Op) *wire.OwnerReply
 	res, err := o.submit(ctx, op)
 	switch {
 	case err == nil:
-		return &wire.OwnerReply{Outcome: wire.Outcome_DONE, Answer: &wire.OwnerReply_Result{Result: res}}
+		return &wire.OwnerReply{Outcome: wire.Outcome_DONE, Answer: &wire.OwnerReply_Result{Result: res}, Behind: o.behind(op, res)}
 	case errors.Is(err, errMaybe):
 		return &wire.OwnerReply{Outcome: wire.Outcome_UNKNOWN}
 	default:
 		return notOwner(o.l.g.likely())
 	}
+}
+
+// behind is whom a Lock operation was refused for, or waits for: something to say in an error, and nothing to decide by.
+func (o *ownership) behind(op *fsmpb.Op, res *fsmpb.Result) *wire.LockParty {
+	k := op.GetLock()
+	if k == nil || res.GetStatus() != fsmpb.Result_HELD && res.GetStatus() != fsmpb.Result_QUEUED {
+		return nil
+	}
+	m := o.l.machine.Load()
+	for _, name := range append([][]byte{k.GetName()}, k.GetNames()...) {
+		if p := blocker(m.Holder(k.GetKind(), name)); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func blocker(c fsm.Claimant, ok bool) *wire.LockParty {
+	if !ok {
+		return nil
+	}
+	return &wire.LockParty{Node: c.Node, Token: uint64(c.Token)}
 }
 
 // answer puts the answer to a question into the reply. false: there is none.
@@ -142,6 +170,9 @@ func (o *ownership) answer(ctx context.Context, q *wire.OwnerRequest, reply *wir
 	case *wire.OwnerRequest_Await:
 		res := o.await(ctx, ask.Await)
 		reply.Answer = &wire.OwnerReply_Result{Result: res}
+		if res.GetStatus() == fsmpb.Result_QUEUED {
+			reply.Behind = blocker(o.l.machine.Load().Blocker(fsm.Token(ask.Await.GetSession()), ask.Await.GetSeq()))
+		}
 		return res != nil
 	case *wire.OwnerRequest_Read:
 		res := o.read(ask.Read)

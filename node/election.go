@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -29,7 +30,8 @@ type Leadership struct{ *grant }
 var _ Hold = (*Leadership)(nil)
 
 // Campaign waits in a fair queue until this node leads the election name, 1 to 1024 bytes, and proclaims value, at most 64 KiB. Names of elections
-// and of locks never meet. Errors are those of Lock.
+// and of locks never meet. It is not re-entrant: a node that leads and campaigns again waits behind itself, as another's campaign would, and its leadership stays as
+// it is; Proclaim changes the value. Errors are those of Lock.
 func (s *Shard) Campaign(ctx context.Context, name string, value []byte) (*Leadership, error) {
 	r := &request{what: "campaign", op: &fsmpb.Lock{Kind: fsmpb.Lock_ELECTION, Name: []byte(name), Value: bytes.Clone(value)}}
 	g, _, err := s.acquire(ctx, r)
@@ -65,7 +67,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	}
 	defer end()
 	op := &fsmpb.Op{Kind: &fsmpb.Op_SetValue{SetValue: &fsmpb.SetValue{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Value: bytes.Clone(value)}}}
-	res, err := l.s.call(ctx, "proclaim", nil, op)
+	res, err := l.s.call(ctx, "proclaim", l.guards, op)
 	switch {
 	case errors.Is(err, errNoSession), err == nil && res.GetStatus() == fsmpb.Result_NOT_HELD:
 		return fmt.Errorf("proclaim: %w", ErrLost)
@@ -75,19 +77,22 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 }
 
 // Transfer gives the leadership to the first campaigner of the node with that UUID, under a new token. From the moment it is sent this leadership is
-// no longer trusted. ErrNotFound: no such campaigner waits; then it is given back, and the next in the queue leads. Other errors are those
-// of Lock.Unlock.
+// no longer trusted. ErrNotFound: no such campaigner waits; then it is given back, and the next in the queue leads. ErrInvalid: the UUID is none;
+// nothing was done. ErrFenced: it was won through a guarded view, whose guard is outdated; give it back with Resign. Other errors are those of
+// Lock.Unlock.
 func (l *Leadership) Transfer(ctx context.Context, to string) error {
 	if l.grant == nil {
 		return fmt.Errorf("transfer: %w", ErrNotHeld)
 	}
-	op := &fsmpb.Op{Kind: &fsmpb.Op_Transfer{Transfer: &fsmpb.Transfer{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Node: to}}}
+	if len(to) == 0 || len(to) > fsm.MaxNode || !utf8.ValidString(to) {
+		return fmt.Errorf("transfer %q: %w: %q is no node's UUID", l.name, ErrInvalid, to)
+	}
+	op := &fsmpb.Op{Guards: l.guards, Kind: &fsmpb.Op_Transfer{Transfer: &fsmpb.Transfer{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Node: to}}}
 	res, err := l.release(ctx, op)
 	if err != nil {
 		return fmt.Errorf("transfer %q: %w", l.name, err)
 	}
 	if res.GetStatus() == fsmpb.Result_NOT_FOUND {
-		l.again()
 		return errors.Join(fmt.Errorf("transfer %q to %s: %w", l.name, to, ErrNotFound), l.Resign(ctx))
 	}
 	return nil
@@ -108,7 +113,7 @@ func (s *Shard) Lead(ctx context.Context, name string, fn func(context.Context, 
 				l.giveBack(ctx)
 			}
 			return context.Cause(ctx)
-		case errors.Is(err, ErrClosed), errors.Is(err, ErrInvalid), errors.Is(err, ErrTooLarge), errors.Is(err, ErrConflict), errors.Is(err, ErrFenced):
+		case s.endless(err):
 			return err
 		case err == nil:
 			began := time.Now()
@@ -128,17 +133,31 @@ func (s *Shard) Lead(ctx context.Context, name string, fn func(context.Context, 
 	}
 }
 
-// run calls fn, and resigns whatever becomes of it.
+// endless says that a campaign through the view will fail for ever.
+func (s *Shard) endless(err error) bool {
+	for _, end := range []error{ErrClosed, ErrInvalid, ErrTooLarge, ErrConflict, ErrFenced, ErrForeignCluster} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return s.in != nil && errors.Is(err, ErrLost) // with its session
+}
+
+// run calls fn, and resigns whatever becomes of it. It says whether the leadership was lost before fn returned.
 func (l *Leadership) run(ctx context.Context, fn func(context.Context, *Leadership) error) (lost bool, err error) {
 	defer l.giveBack(ctx)
 	err = fn(l.Context(ctx), l)
-	return l.Check() != nil, err
+	return errors.Is(l.Check(), ErrLost), err
 }
 
 // Observe yields the leader of the election name, and then each change of leader or value, until ctx ends or the node stops; then it yields that error
 // last. Changes between two reads are coalesced: the latest is never lost, and a loss and regain shows as a new token.
 func (s *Shard) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
+		if err := checkName("observe", name); err != nil {
+			yield(Leader{}, err)
+			return
+		}
 		ctx, end := s.n.watching(ctx)
 		defer end()
 		g, err := s.group(ctx)

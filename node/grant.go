@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
@@ -15,17 +16,18 @@ type grant struct {
 	hold    hold
 	s       *session
 	kind    fsmpb.Lock_Kind
-	name    string        // the first, if there are several
-	own     bool          // the session is the grant's own
-	attempt uint64        // of a job
-	since   time.Duration // when it was known here
-	revoked signal        // its holder was asked to give it up
-	timer   env.Timer     // of MaxHold; nil: none
+	name    string         // the first, if there are several
+	guards  []*fsmpb.Guard // of the view that it was acquired through: what is written by it depends on them
+	own     bool           // the session is the grant's own
+	attempt uint64         // of a job
+	since   time.Duration  // when it was known here
+	revoked signal         // its holder was asked to give it up
+	timer   env.Timer      // of MaxHold; nil: none
 
+	released atomic.Bool   // it was done
 	turn     chan struct{} // holds an element while a release is under way; guards the fields below
 	sent     bool          // a release was sent, or is about to be
 	tried    bool          // a release may have been done
-	released bool          // it was done
 }
 
 // Token is the fencing token of the grant, 0 for a zero value. Give it with each write to what the grant protects.
@@ -80,12 +82,14 @@ func (g *grant) guard() *fsmpb.Guard {
 	return &fsmpb.Guard{Kind: kind, Name: []byte(g.name), Token: uint64(g.hold.token)}
 }
 
-// release gives the grant back by op, which the state machine does only while the token is current. From the moment it is sent the
-// grant is no longer trusted, whatever becomes of it, since the cluster may grant it to another before the answer is here. It may be
-// called again after an error.
+// release gives the grant back by op, nil for the end of its own session, which the state machine does only while the token is current. From the moment it is sent the grant is no longer trusted, whatever becomes of it, since the cluster may grant
+// it to another before the answer is here. It may be called again after an error. What was lost or released is said without asking anybody.
 func (g *grant) release(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
-	if g == nil {
+	switch {
+	case g == nil || g.released.Load():
 		return nil, ErrNotHeld
+	case errors.Is(g.hold.strict(), ErrLost):
+		return nil, ErrLost
 	}
 	ctx, end, err := g.s.g.n.begin(ctx, true)
 	if err != nil {
@@ -128,25 +132,71 @@ func (g *grant) unlock(ctx context.Context) error {
 	if g == nil {
 		return ErrNotHeld
 	}
-	if g.own {
-		_, err := g.release(ctx, nil)
-		return err
-	}
-	_, err := g.release(ctx, &fsmpb.Op{Kind: &fsmpb.Op_Unlock{Unlock: &fsmpb.Unlock{Kind: g.kind, Name: []byte(g.name), Token: uint64(g.hold.token)}}})
+	_, err := g.release(ctx, g.unlockOp())
 	return err
 }
 
-// end ends the trust in the grant against its holder's will.
-func (g *grant) end(cause error) {
-	if g.hold.end(cause) && errors.Is(cause, ErrLost) {
-		g.s.g.n.stats.sessions.holdsLost.Add(1)
+// unlockOp releases the grant; nil: the end of its own session does.
+func (g *grant) unlockOp() *fsmpb.Op {
+	if g.own {
+		return nil
 	}
+	return &fsmpb.Op{Kind: &fsmpb.Op_Unlock{Unlock: &fsmpb.Unlock{Kind: g.kind, Name: []byte(g.name), Token: uint64(g.hold.token)}}}
+}
+
+// giveBack releases a grant that its holder cannot, or has failed to, release. It waits for that while ctx goes on, up to RequestTimeout; what it
+// comes not to by then goes on in the background: else the name would stay taken for as long as this node lives.
+func (g *grant) giveBack(ctx context.Context) {
+	if ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(ctx, g.s.g.n.c.RequestTimeout)
+		defer cancel()
+		if g.unlock(ctx) == nil {
+			return
+		}
+	}
+	g.giveBackLater()
+}
+
+// giveBackLater releases the grant in the background, unless that is done.
+func (g *grant) giveBackLater() {
+	if g.released.Load() {
+		return
+	}
+	g.hold.release()
+	n := g.s.g.n
+	n.life.tasks.spawn(func() { // stops when released, or with the session, which would release it too, or with the node
+		ctx, cancel := g.s.background(g.own)
+		defer cancel()
+		select {
+		case g.turn <- struct{}{}:
+			defer func() { <-g.turn }()
+		case <-ctx.Done():
+			return
+		}
+		if g.released.Load() {
+			return
+		}
+		g.sent = true
+		if _, err := g.send(ctx, g.unlockOp()); err != nil {
+			n.log.Debug("grant was not given back", "shard", g.s.g.id, "token", uint64(g.hold.token), "err", err)
+		}
+	})
+}
+
+// background is for what is done under a session with nobody waiting: it ends with the session or the node. What closes the session, and so
+// ends it here first, has its TTL: after that it is over in the log as well.
+func (s *session) background(closes bool) (context.Context, context.CancelFunc) {
+	if closes {
+		return context.WithTimeout(s.g.n.life.ctx, s.ttl)
+	}
+	ctx, cancel := context.WithCancel(s.g.n.life.ctx)
+	return s.hold.context(ctx), cancel
 }
 
 // leave ends the trust in the hold, before its release is sent for the first time. It says why there is nothing to release.
 func (g *grant) leave() error {
 	switch {
-	case g.released:
+	case g.released.Load():
 		return ErrNotHeld
 	case !g.sent:
 		if err := g.hold.strict(); err != nil {
@@ -162,13 +212,13 @@ func (g *grant) leave() error {
 	return nil
 }
 
-// send sends the release; nil: by the end of the grant's own session.
+// send sends the release. A result that leaves the grant as it was, such as that of a guard, is returned as an error, but for NOT_FOUND.
 func (g *grant) send(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
 	if op == nil {
 		if err := g.s.close(ctx); err != nil {
 			return nil, err
 		}
-		g.released = true
+		g.over()
 		return &fsmpb.Result{Status: fsmpb.Result_OK}, nil
 	}
 	res, err := g.s.call(ctx, "release", op.GetGuards(), op)
@@ -178,43 +228,43 @@ func (g *grant) send(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
 	case err != nil:
 		g.tried = g.tried || errors.Is(err, ErrUnknown)
 		return nil, err
+	case res.GetStatus() == fsmpb.Result_NOT_HELD && !g.tried:
+		g.over()
+		return nil, ErrLost // against its holder's will, who has not heard yet
+	case res.GetStatus() == fsmpb.Result_OK, res.GetStatus() == fsmpb.Result_NOT_HELD:
+		g.over()
 	}
-	g.released = true
-	if g.timer != nil {
-		g.timer.Stop()
-	}
+	return checked("release", res, nil)
+}
+
+// over notes that the state machine knows the grant no more.
+func (g *grant) over() {
+	g.released.Store(true)
+	g.end(ErrNotHeld)
 	g.s.detach(g)
 	if g.own {
 		n := g.s.g.n
 		n.life.tasks.spawn(func() { _ = g.s.close(n.life.ctx) }) // stops when closed, or with the node; if it fails the session times out
 	}
-	if res.GetStatus() == fsmpb.Result_NOT_HELD && !g.tried {
-		return nil, ErrNotHeld
-	}
-	return res, nil
 }
 
-// giveBack releases a grant that its holder cannot, or has failed to, release. It waits for that while ctx goes on, up to RequestTimeout; what it
-// comes not to by then, it goes on with in the background, until the grant is released or its session or the node has ended: else the name
-// would stay taken for as long as this node lives.
-func (g *grant) giveBack(ctx context.Context) {
-	n := g.s.g.n
-	if ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(ctx, n.c.RequestTimeout)
-		defer cancel()
-		if !goesOn(g.unlock(ctx)) {
-			return
-		}
+// end ends the hold here, if it has not ended.
+func (g *grant) end(cause error) {
+	if g.timer != nil {
+		g.timer.Stop()
 	}
-	n.life.tasks.spawn(func() { // stops when released, or with the session or the node
-		for goesOn(g.unlock(n.life.ctx)) && sleep(n.life.ctx, lastPause) {
-		}
-	})
+	if errors.Is(cause, ErrNotHeld) {
+		g.hold.release()
+		return
+	}
+	g.lose(cause)
 }
 
-// goesOn says that after that error of a release there may still be something to release.
-func goesOn(err error) bool {
-	return err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrClosed)
+// lose ends the trust in the grant against its holder's will.
+func (g *grant) lose(cause error) {
+	if g.hold.end(cause) && errors.Is(cause, ErrLost) {
+		g.s.g.n.stats.sessions.holdsLost.Add(1)
+	}
 }
 
 // signal is a channel that is closed once.
@@ -226,10 +276,3 @@ type signal struct {
 func (s *signal) init() { s.ch = make(chan struct{}) }
 
 func (s *signal) fire() { s.once.Do(func() { close(s.ch) }) }
-
-// again notes that the state machine kept the grant although its release was sent.
-func (g *grant) again() {
-	g.turn <- struct{}{}
-	g.released = false
-	<-g.turn
-}

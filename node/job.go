@@ -79,7 +79,7 @@ func (s *Shard) RunOnce(ctx context.Context, job string, o *JobOptions, fn func(
 	if err != nil {
 		return nil, err
 	}
-	if err := r.complete(ctx, result, o.Keep, s.guards); err != nil {
+	if err := r.complete(ctx, result, o.Keep); err != nil {
 		return nil, fmt.Errorf("run once %q: record the result: %w", job, err)
 	}
 	return result, nil
@@ -103,25 +103,17 @@ func (r *Run) run(ctx context.Context, fn func(context.Context, *Run) ([]byte, e
 
 // complete records the result and releases the run, whatever has become of ctx: fn has done its work. If that fails the run is given back in
 // the background, so that somebody can run it again.
-func (r *Run) complete(ctx context.Context, result []byte, keep time.Duration, guards []*fsmpb.Guard) error {
-	op := &fsmpb.Op{Guards: guards, Kind: &fsmpb.Op_JobDone{JobDone: &fsmpb.JobDone{
+func (r *Run) complete(ctx context.Context, result []byte, keep time.Duration) error {
+	op := &fsmpb.Op{Guards: r.guards, Kind: &fsmpb.Op_JobDone{JobDone: &fsmpb.JobDone{
 		Name: []byte(r.name), Token: uint64(r.hold.token), Result: bytes.Clone(result), Keep: int64(keep), At: time.Now().UnixNano(),
 	}}}
-	res, err := r.release(context.WithoutCancel(ctx), op)
+	_, err := r.release(context.WithoutCancel(ctx), op)
 	if err == nil {
-		if res.GetStatus() == fsmpb.Result_OK {
-			return nil
-		}
-		_, err = checked("run once", res, nil)
-		r.again() // only the guard was refused, or the record: the run itself goes on
+		return nil
 	}
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	r.giveBack(ended)
-	switch {
-	case errors.Is(err, ErrNotHeld), err == nil:
+	r.giveBackLater() // if it was recorded after all, that does nothing
+	if errors.Is(err, ErrNotHeld) {
 		return ErrLost
-	default:
-		return err
 	}
+	return err
 }

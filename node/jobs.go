@@ -119,7 +119,7 @@ func (n *Node) jobInfo(x *wire.JobInfo) JobInfo {
 // under a higher token. ErrNotFound: there is no record; ErrHeld: somebody runs it or waits for it. Then nothing was done. Other errors are
 // those of Put.
 func (s *Shard) ForgetJob(ctx context.Context, name string) error {
-	if err := (&request{what: "forget job", op: &fsmpb.Lock{Name: []byte(name)}}).check(); err != nil {
+	if err := checkName("forget job", name); err != nil {
 		return err
 	}
 	res, err := s.write(ctx, "forget job", &fsmpb.Op{Kind: &fsmpb.Op_JobForget{JobForget: &fsmpb.JobForget{Name: []byte(name)}}})

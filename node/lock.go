@@ -14,13 +14,14 @@ const maxNames = 64
 
 // LockOptions are for everything that is acquired; nil is the default.
 type LockOptions struct {
-	// TTL, 1 s to 1 h, gives the grant a session of its own: that long it outlives a process that dies. Zero: the node's session with
-	// the shard, or that of the view.
+	// TTL, 1 s to 1 h and at least Config.ElectionTimeout, gives the grant a session of its own: that long it outlives a process that
+	// dies. Zero: the node's session with the shard, or that of the view, beside which no TTL is allowed.
 	TTL time.Duration
-	// MaxHold ends the grant that long after it was made, at the latest by the holder's clock; the owner takes it back a good 1 % later. Zero: no bound.
+	// MaxHold, up to 366 days, ends the grant that long after it was made, at the latest by the holder's clock; the owner takes it back a good 1 % later,
+	// if the holder has not given it back by then. Zero: no bound.
 	// It is for locks whose holders may hang; only tokens keep out a holder that is paused.
 	MaxHold time.Duration
-	// Grace keeps the name closed that long after the holder's session expired or its process died, so that what it was doing may end. Zero: not at all. It
+	// Grace, up to 24 h, keeps the name closed that long after the holder's session expired or its process died, so that what it was doing may end. Zero: not at all. It
 	// does not apply after a release.
 	Grace time.Duration
 	// Wait bounds the time in the queue; then the call fails with ErrHeld. Zero: only ctx bounds it.
@@ -36,10 +37,10 @@ type Lock struct{ *grant }
 var _ Hold = (*Lock)(nil)
 
 // Lock acquires the lock name, 1 to 1024 bytes, and waits in a fair queue while another holds it. Locks are not re-entrant: a second
-// Lock waits, also in the same goroutine. It fails with the cause of ctx, which bounds the waiting, with ErrHeld after
-// LockOptions.Wait, ErrLost when the node's session was lost meanwhile, ErrNoQuorum, ErrFenced, ErrConflict if the name is used as
-// a semaphore, ErrInvalid, ErrTooLarge or ErrClosed. After an error the lock is not held: what may have been done is undone in
-// the background, and the error wraps ErrUnknown.
+// Lock waits, also in the same goroutine, and shows as a waiter in Locks. It fails with the cause of ctx, which bounds the waiting, with ErrHeld
+// after LockOptions.Wait, ErrLost when the session was lost meanwhile, and the place in the queue with it, ErrNoQuorum, ErrFenced, ErrConflict if
+// the name is used as a semaphore, ErrInvalid, ErrTooLarge or ErrClosed. The error names who held it, as far as is known. After an error the
+// lock is not held: what may have been done is undone in the background, and the error wraps ErrUnknown.
 func (s *Shard) Lock(ctx context.Context, name string, o *LockOptions) (*Lock, error) {
 	return s.lock(ctx, o, &request{what: "lock", op: &fsmpb.Lock{Name: []byte(name)}})
 }

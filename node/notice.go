@@ -112,18 +112,22 @@ func (w *listener) init(g *group) {
 	w.g, w.grants, w.early = g, map[Token]*grant{}, map[Token]bool{}
 }
 
-// add begins to listen for a grant. A notice of it may have come before.
-func (w *listener) add(g *grant) {
+// add begins to listen for a grant. It says whether it is held still: a notice of it may have come before.
+func (w *listener) add(g *grant) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants[g.hold.token] = g
 	if ended, ok := w.early[g.hold.token]; ok {
 		delete(w.early, g.hold.token)
 		w.tellLocked(g, ended)
+		if ended {
+			return false
+		}
 	}
 	if !w.running {
 		w.running = w.g.n.life.tasks.spawn(w.run) // stops when there is no grant, or with the node
 	}
+	return true
 }
 
 func (w *listener) remove(g *grant) {
@@ -177,17 +181,27 @@ func (w *listener) run() {
 
 // hear takes in a reply to what was asked while the grants before were here.
 func (w *listener) hear(before map[Token]bool, reply *wire.Notices) {
+	for _, g := range w.told(before, reply) {
+		g.s.detach(g)
+	}
+}
+
+// told tells the holders, and returns those whose grants have ended.
+func (w *listener) told(before map[Token]bool, reply *wire.Notices) (ended []*grant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range reply.GetNotices() {
 		if g := w.grants[Token(n.GetToken())]; g != nil {
 			w.tellLocked(g, n.GetEnded())
+			if n.GetEnded() {
+				ended = append(ended, g)
+			}
 		} else {
 			w.early[Token(n.GetToken())] = n.GetEnded()
 		}
 	}
 	if !reply.GetResync() {
-		return
+		return ended
 	}
 	for _, t := range reply.GetHeld() {
 		delete(before, Token(t))
@@ -195,6 +209,7 @@ func (w *listener) hear(before map[Token]bool, reply *wire.Notices) {
 	for t := range before { // held then, and no longer in the state
 		if g := w.grants[t]; g != nil {
 			w.tellLocked(g, true)
+			ended = append(ended, g)
 		}
 	}
 	for _, t := range reply.GetRevoke() {
@@ -202,4 +217,5 @@ func (w *listener) hear(before map[Token]bool, reply *wire.Notices) {
 			w.tellLocked(g, false)
 		}
 	}
+	return ended
 }

@@ -42,6 +42,9 @@ func checkPermits(n int) error {
 // SetPermits changes the number of permits of a semaphore that somebody holds or waits for. More are granted at once if it grew; if it shrank,
 // what is held stays held. ErrNotHeld: nobody uses it, so there is nothing to change. Other errors are those of Put.
 func (s *Shard) SetPermits(ctx context.Context, name string, permits int) error {
+	if err := checkName("set permits", name); err != nil {
+		return err
+	}
 	if err := checkPermits(permits); err != nil {
 		return fmt.Errorf("set permits of %q: %w", name, err)
 	}

@@ -119,8 +119,9 @@ func (s *session) attach(g *grant) bool {
 	if s.ended {
 		return false
 	}
-	s.holds[g] = struct{}{}
-	s.g.listener.add(g)
+	if s.g.listener.add(g) {
+		s.holds[g] = struct{}{}
+	}
 	return true
 }
 
@@ -132,13 +133,13 @@ func (s *session) detach(g *grant) {
 }
 
 // openSession makes a session. A nonce makes it safe to ask again; the deadline counts from before the first time it was asked.
-func (g *group) openSession(ctx context.Context, ttl time.Duration) (*session, error) {
+func (g *group) openSession(ctx context.Context, guards []*fsmpb.Guard, ttl time.Duration) (*session, error) {
 	nonce := make([]byte, 16)
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
 	sent := g.n.env.Clock.Now()
-	res, err := g.call(ctx, "open session", &fsmpb.Op{Kind: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{
+	res, err := g.call(ctx, "open session", &fsmpb.Op{Guards: guards, Kind: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{
 		Node:        g.n.ID(),
 		Incarnation: g.n.me.Incarnation,
 		Ttl:         int64(ttl),
@@ -151,8 +152,8 @@ func (g *group) openSession(ctx context.Context, ttl time.Duration) (*session, e
 		}
 		return nil, err
 	}
-	if res.GetStatus() != fsmpb.Result_OK {
-		return nil, fmt.Errorf("open session: %w: %s", ErrInvalid, res.GetReason())
+	if _, err := checked("open session", res, nil); err != nil {
+		return nil, err
 	}
 	s := newSession(g, Token(res.GetToken()), ttl, sent)
 	if !s.good() {
@@ -173,7 +174,7 @@ type Session struct {
 var _ Hold = (*Session)(nil)
 
 // Session makes a session with a TTL of 1 s to 1 h, zero for Config.SessionTTL, beside the implicit one that other calls use. Errors:
-// ErrNoQuorum: not done, ErrInvalid, ErrClosed. One that nobody knows of, because the answer was lost, times out.
+// ErrNoQuorum: not done, ErrFenced through a guarded view, ErrInvalid, ErrClosed. One that nobody knows of, because the answer was lost, times out.
 func (s *Shard) Session(ctx context.Context, ttl time.Duration) (*Session, error) {
 	if ttl == 0 {
 		ttl = s.n.c.SessionTTL
@@ -190,7 +191,7 @@ func (s *Shard) Session(ctx context.Context, ttl time.Duration) (*Session, error
 	if err != nil {
 		return nil, err
 	}
-	x, err := g.sessions.openFor(ctx, ttl)
+	x, err := g.sessions.openFor(ctx, s.guards, ttl)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
 
 // sessions are a node's sessions with one shard: the implicit one, made when first needed, and those that were asked for.
@@ -72,7 +74,7 @@ func (m *sessions) getOnce(ctx context.Context) (*session, error) {
 func (m *sessions) open(o *opening) {
 	ctx, cancel := context.WithTimeout(m.g.n.life.ctx, m.g.n.c.RequestTimeout)
 	defer cancel()
-	s, err := m.openFor(ctx, m.g.n.c.SessionTTL)
+	s, err := m.openFor(ctx, nil, m.g.n.c.SessionTTL)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.s, o.err = s, err
@@ -83,9 +85,9 @@ func (m *sessions) open(o *opening) {
 	close(o.done)
 }
 
-// openFor makes a session with that TTL and has it renewed.
-func (m *sessions) openFor(ctx context.Context, ttl time.Duration) (*session, error) {
-	s, err := m.g.openSession(ctx, ttl)
+// openFor makes a session with that TTL, if the guards allow it, and has it renewed.
+func (m *sessions) openFor(ctx context.Context, guards []*fsmpb.Guard, ttl time.Duration) (*session, error) {
+	s, err := m.g.openSession(ctx, guards, ttl)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
@@ -16,7 +17,8 @@ type Shard struct {
 	key    string   // resolved once the number of shards is known
 	in     *session // of the view; nil: the implicit one
 	guards []*fsmpb.Guard
-	err    error // of the view: every call fails with it
+	of     string // UUID of the cluster that the guards are of, "" if there are none
+	err    error  // of the view: every call fails with it
 }
 
 // Shard returns the shard that the key belongs to. All nodes agree on it, for ever. It never fails: what is wrong, a call says.
@@ -72,30 +74,42 @@ func (s *Shard) Owned() (Ownership, bool) {
 
 // Guarded returns a view whose every write is done only while the grant of h, which must be of this shard, is the current one;
 // else the write fails with ErrFenced and changes nothing. The state machine checks it when the write is applied, so no
-// pause or delay gets around it. Views combine. A hold of no use as a guard makes every call fail with ErrInvalid.
+// pause or delay gets around it. What is acquired through the view stays guarded: Proclaim, Transfer and the record of a run's result are
+// refused too, while giving back never is. Views combine. A hold of no use as a guard makes every call fail with ErrInvalid, one of another
+// cluster with ErrForeignCluster: tokens of two clusters say nothing about each other.
 func (s *Shard) Guarded(h Hold) *Shard {
 	v := *s
-	v.guards = append(append([]*fsmpb.Guard(nil), s.guards...), nil)
-	g, shard, err := guardOf(h)
-	switch {
-	case err != nil:
-		v.err = err
-	case v.ID() != 0 && shard != v.ID():
-		v.err = fmt.Errorf("%w: guard of shard %d used in shard %d", ErrInvalid, shard, v.ID())
+	pb, g, err := guardOf(h)
+	if err != nil {
+		v.err = errors.Join(s.err, err)
+		return &v
 	}
-	v.guards[len(v.guards)-1] = g
+	v.guards = append(slices.Clone(s.guards), pb)
+	of := g.n.cluster.Load().plan.GetCluster()
+	switch {
+	case v.n.otherCluster(of):
+		v.err = errors.Join(s.err, fmt.Errorf("%w: guard of cluster %s", ErrForeignCluster, of))
+	case s.of != "" && s.of != of:
+		v.err = errors.Join(s.err, fmt.Errorf("%w: guards of the clusters %s and %s", ErrForeignCluster, s.of, of))
+	case v.ID() != 0 && int(g.id) != v.ID():
+		v.err = errors.Join(s.err, fmt.Errorf("%w: guard of shard %d used in shard %d", ErrInvalid, g.id, v.ID()))
+	}
+	v.of = of
 	return &v
 }
 
-// In returns a view through which what is acquired or written hangs on x, which must be of this shard. Views combine. A zero session
-// makes every call fail with ErrInvalid; after x has ended every call fails with ErrLost.
+// In returns a view through which what is acquired or written hangs on x, a session of this node with this shard. Of several sessions the last
+// counts; LockOptions.TTL must be zero. A zero session, or another node's, makes every call fail with ErrInvalid; after x has ended every
+// call that writes fails with ErrLost, also one that waits.
 func (s *Shard) In(x *Session) *Shard {
 	v := *s
 	switch {
 	case x == nil || x.s == nil:
-		v.err = fmt.Errorf("%w: a zero session", ErrInvalid)
+		v.err = errors.Join(s.err, fmt.Errorf("%w: a zero session", ErrInvalid))
+	case x.s.g.n != s.n:
+		v.err = errors.Join(s.err, fmt.Errorf("%w: session of node %q used at node %q", ErrInvalid, x.s.g.n.c.Name, s.n.c.Name))
 	case v.ID() != 0 && v.ID() != int(x.s.g.id):
-		v.err = fmt.Errorf("%w: session of shard %d used in shard %d", ErrInvalid, x.s.g.id, v.ID())
+		v.err = errors.Join(s.err, fmt.Errorf("%w: session of shard %d used in shard %d", ErrInvalid, x.s.g.id, v.ID()))
 	default:
 		v.in = x.s
 	}
@@ -114,7 +128,14 @@ func (s *Shard) session(ctx context.Context, g *group) (x *session, implicit boo
 	return x, true, err
 }
 
-func guardOf(h Hold) (g *fsmpb.Guard, shard int, err error) {
+// otherCluster says that the node belongs to a cluster, and not to that one.
+func (n *Node) otherCluster(of string) bool {
+	cl := n.cluster.Load()
+	return cl != nil && cl.plan.GetCluster() != of
+}
+
+// guardOf is the guard that a hold makes, and the shard that it is of.
+func guardOf(h Hold) (pb *fsmpb.Guard, g *group, err error) {
 	var held *grant
 	switch x := h.(type) {
 	case *Lock:
@@ -135,17 +156,17 @@ func guardOf(h Hold) (g *fsmpb.Guard, shard int, err error) {
 		}
 	case *Session:
 		if x != nil && x.s != nil {
-			return &fsmpb.Guard{Kind: fsmpb.Guard_SESSION, Token: uint64(x.Token())}, int(x.s.g.id), nil
+			return &fsmpb.Guard{Kind: fsmpb.Guard_SESSION, Token: uint64(x.Token())}, x.s.g, nil
 		}
 	case Ownership:
 		if x.o != nil {
-			return &fsmpb.Guard{Kind: fsmpb.Guard_OWNERSHIP, Token: uint64(x.Token())}, int(x.o.l.g.id), nil
+			return &fsmpb.Guard{Kind: fsmpb.Guard_OWNERSHIP, Token: uint64(x.Token())}, x.o.l.g, nil
 		}
 	}
 	if held != nil {
-		return held.guard(), int(held.s.g.id), nil
+		return held.guard(), held.s.g, nil
 	}
-	return nil, 0, fmt.Errorf("%w: guard of type %T has no grant", ErrInvalid, h)
+	return nil, nil, fmt.Errorf("%w: guard of type %T has no grant", ErrInvalid, h)
 }
 
 // group waits until the node belongs to a cluster and returns the shard's group.
@@ -158,8 +179,13 @@ func (s *Shard) group(ctx context.Context) (*group, error) {
 		return nil, err
 	}
 	id := s.ID()
-	if id > cl.shards() {
+	switch of := cl.plan.GetCluster(); {
+	case id > cl.shards():
 		return nil, fmt.Errorf("%w: shard %d: the cluster has 1 to %d", ErrInvalid, id, cl.shards())
+	case s.of != "" && s.of != of: // the node belonged to none when the view was made
+		return nil, fmt.Errorf("%w: guard of cluster %s used in cluster %s", ErrForeignCluster, s.of, of)
+	case s.in != nil && s.in.g != cl.groups[id]:
+		return nil, fmt.Errorf("%w: session of shard %d used in shard %d", ErrInvalid, s.in.g.id, id)
 	}
 	return cl.groups[id], nil
 }

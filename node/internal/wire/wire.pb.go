@@ -409,6 +409,7 @@ type OwnerReply struct {
 	//	*OwnerReply_Locks
 	//	*OwnerReply_Jobs
 	Answer        isOwnerReply_Answer `protobuf_oneof:"answer"`
+	Behind        *LockParty          `protobuf:"bytes,11,opt,name=behind,proto3" json:"behind,omitempty"` // with the result of a Lock operation that is HELD or QUEUED: a holder, without its value, if there is one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +524,13 @@ func (x *OwnerReply) GetJobs() *JobsPage {
 		if x, ok := x.Answer.(*OwnerReply_Jobs); ok {
 			return x.Jobs
 		}
+	}
+	return nil
+}
+
+func (x *OwnerReply) GetBehind() *LockParty {
+	if x != nil {
+		return x.Behind
 	}
 	return nil
 }
@@ -1247,7 +1255,8 @@ type LockInfo struct {
 	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Permits       uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
 	Holders       []*LockParty           `protobuf:"bytes,3,rep,name=holders,proto3" json:"holders,omitempty"`
-	Waiters       []*LockParty           `protobuf:"bytes,4,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	Waiters       []*LockParty           `protobuf:"bytes,4,rep,name=waiters,proto3" json:"waiters,omitempty"`  // the first of them
+	Waiting       uint32                 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"` // how many there are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1308,6 +1317,13 @@ func (x *LockInfo) GetWaiters() []*LockParty {
 		return x.Waiters
 	}
 	return nil
+}
+
+func (x *LockInfo) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
 }
 
 type LockParty struct {
@@ -2259,7 +2275,7 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"list_locks\x18\n" +
 	" \x01(\v2\x1a.oarlock.wire.v1.ListLocksH\x00R\tlistLocks\x128\n" +
 	"\tlist_jobs\x18\x12 \x01(\v2\x19.oarlock.wire.v1.ListJobsH\x00R\blistJobsB\x05\n" +
-	"\x03ask\"\xca\x03\n" +
+	"\x03ask\"\xfe\x03\n" +
 	"\n" +
 	"OwnerReply\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
@@ -2271,7 +2287,8 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\anotices\x18\t \x01(\v2\x18.oarlock.wire.v1.NoticesH\x00R\anotices\x122\n" +
 	"\x05locks\x18\n" +
 	" \x01(\v2\x1a.oarlock.wire.v1.LocksPageH\x00R\x05locks\x12/\n" +
-	"\x04jobs\x18\x12 \x01(\v2\x19.oarlock.wire.v1.JobsPageH\x00R\x04jobsB\b\n" +
+	"\x04jobs\x18\x12 \x01(\v2\x19.oarlock.wire.v1.JobsPageH\x00R\x04jobs\x122\n" +
+	"\x06behind\x18\v \x01(\v2\x1a.oarlock.wire.v1.LockPartyR\x06behindB\b\n" +
 	"\x06answer\"3\n" +
 	"\x05Await\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x10\n" +
@@ -2316,12 +2333,13 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x05after\x18\x02 \x01(\fR\x05after\"P\n" +
 	"\tLocksPage\x12/\n" +
 	"\x05locks\x18\x01 \x03(\v2\x19.oarlock.wire.v1.LockInfoR\x05locks\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xa4\x01\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xbe\x01\n" +
 	"\bLockInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x18\n" +
 	"\apermits\x18\x02 \x01(\rR\apermits\x124\n" +
 	"\aholders\x18\x03 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\aholders\x124\n" +
-	"\awaiters\x18\x04 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\awaiters\"u\n" +
+	"\awaiters\x18\x04 \x03(\v2\x1a.oarlock.wire.v1.LockPartyR\awaiters\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\rR\awaiting\"u\n" +
 	"\tLockParty\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x10\n" +
@@ -2468,30 +2486,31 @@ var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	14, // 14: oarlock.wire.v1.OwnerReply.notices:type_name -> oarlock.wire.v1.Notices
 	16, // 15: oarlock.wire.v1.OwnerReply.locks:type_name -> oarlock.wire.v1.LocksPage
 	20, // 16: oarlock.wire.v1.OwnerReply.jobs:type_name -> oarlock.wire.v1.JobsPage
-	36, // 17: oarlock.wire.v1.ReadResult.record:type_name -> oarlock.fsm.v1.Record
-	13, // 18: oarlock.wire.v1.Notices.notices:type_name -> oarlock.wire.v1.Notice
-	17, // 19: oarlock.wire.v1.LocksPage.locks:type_name -> oarlock.wire.v1.LockInfo
-	18, // 20: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
-	18, // 21: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
-	21, // 22: oarlock.wire.v1.JobsPage.jobs:type_name -> oarlock.wire.v1.JobInfo
-	37, // 23: oarlock.wire.v1.JobInfo.job:type_name -> oarlock.fsm.v1.Job
-	2,  // 24: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
-	23, // 25: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
-	1,  // 26: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
-	2,  // 27: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 28: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	28, // 29: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
-	29, // 30: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
-	2,  // 31: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
-	27, // 32: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
-	27, // 33: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
-	2,  // 34: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
-	27, // 35: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	18, // 17: oarlock.wire.v1.OwnerReply.behind:type_name -> oarlock.wire.v1.LockParty
+	36, // 18: oarlock.wire.v1.ReadResult.record:type_name -> oarlock.fsm.v1.Record
+	13, // 19: oarlock.wire.v1.Notices.notices:type_name -> oarlock.wire.v1.Notice
+	17, // 20: oarlock.wire.v1.LocksPage.locks:type_name -> oarlock.wire.v1.LockInfo
+	18, // 21: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
+	18, // 22: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
+	21, // 23: oarlock.wire.v1.JobsPage.jobs:type_name -> oarlock.wire.v1.JobInfo
+	37, // 24: oarlock.wire.v1.JobInfo.job:type_name -> oarlock.fsm.v1.Job
+	2,  // 25: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
+	23, // 26: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
+	1,  // 27: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
+	2,  // 28: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 29: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	28, // 30: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
+	29, // 31: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
+	2,  // 32: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
+	27, // 33: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
+	27, // 34: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
+	2,  // 35: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
+	27, // 36: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_node_internal_wire_wire_proto_init() }
