@@ -132,7 +132,7 @@ func (l *local) confirm(ctx context.Context, term uint64) (t0 time.Duration, ok 
 	if !owner.Leads(before, term) {
 		return t0, false
 	}
-	if err := l.g.n.disk.host.Read(ctx, l.g.id, l.g.n.c.ElectionTimeout/2); err != nil {
+	if err := l.read(ctx); err != nil {
 		return t0, false
 	}
 	return t0, owner.Confirmed(before, l.view())
@@ -250,7 +250,7 @@ func (l *local) propose(ctx context.Context, e *fsmpb.Entry) (fsm.Applied, error
 		l.mu.Unlock()
 	}()
 	l.g.n.stats.proposals.Add(1)
-	if err := l.g.n.disk.host.Propose(ctx, l.g.id, b, 2*l.g.n.c.ElectionTimeout); err != nil {
+	if err := l.append(ctx, b); err != nil {
 		return fsm.Applied{}, err
 	}
 	select {

@@ -267,3 +267,23 @@ func answer(ops []queuedOp, f func(i int) opOutcome) {
 		ops[i].done <- f(i)
 	}
 }
+
+// append has an entry committed and applied here.
+func (l *local) append(ctx context.Context, entry []byte) error {
+	n := l.g.n
+	next := func() error { return n.disk.host.Propose(ctx, l.g.id, entry, 2*n.c.ElectionTimeout) }
+	if n.env.Raft != nil {
+		return n.env.Raft.Propose(ctx, l.g.id, entry, next)
+	}
+	return next()
+}
+
+// read has everything applied here that was committed before.
+func (l *local) read(ctx context.Context) error {
+	n := l.g.n
+	next := func() error { return n.disk.host.Read(ctx, l.g.id, n.c.ElectionTimeout/2) }
+	if n.env.Raft != nil {
+		return n.env.Raft.Read(ctx, l.g.id, next)
+	}
+	return next()
+}

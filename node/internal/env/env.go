@@ -44,6 +44,18 @@ type Env struct {
 	MaxFormat uint32
 	// Inspect, if set, is called by Open with a look into the node. Tests compare replicas with it.
 	Inspect func(Inspector)
+	// Raft, if set, stands between the node's ownerships and the Raft library. Tests hold and lose there what a slow machine
+	// or network would.
+	Raft RaftGate
+}
+
+// A RaftGate does what a node asks of Raft as the owner of a shard, or to become that: next does it without a gate. It is called
+// by many goroutines.
+type RaftGate interface {
+	// Propose is a proposal of an entry.
+	Propose(ctx context.Context, shard uint64, entry []byte, next func() error) error
+	// Read is the linearizable read of a confirmation.
+	Read(ctx context.Context, shard uint64, next func() error) error
 }
 
 // An Inspector looks into a node, for tests.
@@ -51,6 +63,12 @@ type Inspector interface {
 	// State is the index of the last entry that the shard's replica here has applied, and a hash of its state. ok is false
 	// where no replica runs. While entries are being applied the two may be of different instants.
 	State(shard int) (applied, hash uint64, ok bool)
+	// Leads says whether Raft publishes the shard's replica here as the leader, and the term.
+	Leads(shard int) (leads bool, term uint64)
+	// Transfer asks Raft to let the replica on another node lead, without a word to the owner.
+	Transfer(shard int, node string) error
+	// Propose proposes an entry through this node, as one that was forwarded and comes late.
+	Propose(ctx context.Context, shard int, entry []byte) error
 }
 
 type key struct{}
