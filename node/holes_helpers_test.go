@@ -59,18 +59,18 @@ func (g *gate) reads(f func(next func() error) error) {
 	g.read = f
 }
 
-// A held thing is on its way until it is released.
-type held struct {
+// A stopped thing is on its way until it is released.
+type stopped struct {
 	once    sync.Once
 	arrived chan struct{}
 	open    chan struct{}
 	entry   *fsmpb.Entry // set before arrived is closed
 }
 
-func newHeld() *held { return &held{arrived: make(chan struct{}), open: make(chan struct{})} }
+func newStopped() *stopped { return &stopped{arrived: make(chan struct{}), open: make(chan struct{})} }
 
 // hold blocks until release. The first call closes arrived.
-func (h *held) hold(e *fsmpb.Entry) {
+func (h *stopped) hold(e *fsmpb.Entry) {
 	h.once.Do(func() {
 		h.entry = e
 		close(h.arrived)
@@ -78,10 +78,10 @@ func (h *held) hold(e *fsmpb.Entry) {
 	<-h.open
 }
 
-func (h *held) release() { close(h.open) }
+func (h *stopped) release() { close(h.open) }
 
 // await waits for the first call of hold.
-func (h *held) await(t *testing.T, what string) {
+func (h *stopped) await(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-h.arrived:

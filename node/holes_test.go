@@ -54,7 +54,7 @@ func TestHole_ForwardedStaleClaim(t *testing.T) {
 		a := h.AwaitOwner(1)
 		b := (a + 1) % 3
 		old := h.owned(a).Token()
-		stale, next := newHeld(), newHeld()
+		stale, next := newStopped(), newStopped()
 		answered := make(chan error, 1)
 		h.gates[a].proposals(func(e *fsmpb.Entry, next func() error) error {
 			if e.GetClaim() == nil {
@@ -97,7 +97,7 @@ func TestHole_ForwardedStaleClaim(t *testing.T) {
 func TestHole_RetriedClaimCreditedLate(t *testing.T) {
 	inHoles(t, nil, func(t *testing.T, h *holes) {
 		a := h.AwaitOwner(1)
-		first, second := newHeld(), newHeld()
+		first, second := newStopped(), newStopped()
 		claims := 0 // touched by one goroutine, the claimer
 		h.gates[a].proposals(func(e *fsmpb.Entry, next func() error) error {
 			if e.GetClaim() == nil {
@@ -133,7 +133,7 @@ func TestHole_LeaseRevivedByConfirmation(t *testing.T) {
 	inHoles(t, nil, func(t *testing.T, h *holes) {
 		a := h.AwaitOwner(1)
 		n, o := h.Node(a), h.owned(a)
-		confirmation, release := newHeld(), newHeld()
+		confirmation, release := newStopped(), newStopped()
 		returned := make(chan error, 1)
 		h.gates[a].reads(func(next func() error) error {
 			select {
@@ -219,7 +219,7 @@ func TestHole_CheckpointInFlight(t *testing.T) {
 			next <- x
 		}()
 		time.Sleep(2 * ttl) // both sessions are hot
-		checkpoint := newHeld()
+		checkpoint := newStopped()
 		h.gates[a].proposals(func(e *fsmpb.Entry, next func() error) error {
 			for _, op := range e.GetBatch().GetOps() {
 				if op.GetCheckpoint() != nil {
