@@ -27,9 +27,9 @@ type Membership struct {
 	done   chan struct{} // closed by Close
 	wg     sync.WaitGroup
 
-	// mu is held while the own record changes, and by leaving and closing, which exclude each other: the gossip library
+	// turn holds an element while the own record changes, and by leaving and closing, which exclude each other: the gossip library
 	// panics when it is told to leave after it was stopped. It guards the two flags.
-	mu      sync.Mutex
+	turn    chan struct{} // no mutex: telling the library may take time, and virtual time stands still while a mutex is waited for
 	leaving bool
 	stopped bool
 	once    sync.Once
@@ -55,7 +55,7 @@ func Open(c Config) (*Membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Membership{config: c, table: t, gossip: g, out: out, log: c.Logger, done: make(chan struct{})}
+	m := &Membership{config: c, table: t, gossip: g, out: out, log: c.Logger, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	// Stops when done is closed; Close waits for it.
 	m.wg.Go(func() {
@@ -71,8 +71,8 @@ func Open(c Config) (*Membership, error) {
 // cannot change. It returns ErrTooLarge, ErrInvalid or ErrClosed, and then nothing has changed. Calls run one after the
 // other; f must not call the Membership.
 func (m *Membership) Update(f func(*Record)) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.turn <- struct{}{}
+	defer func() { <-m.turn }()
 	if m.leaving || m.stopped {
 		return ErrClosed
 	}
@@ -86,7 +86,7 @@ func (m *Membership) Update(f func(*Record)) error {
 	return m.publishLocked(next)
 }
 
-// publishLocked makes c this node's claim. It needs mu.
+// publishLocked makes c this node's claim. It needs the turn.
 func (m *Membership) publishLocked(c claim) error {
 	c.revision++
 	meta, err := encode(c)
@@ -118,27 +118,27 @@ func (m *Membership) Addr(id string) (string, bool) { return m.table.addr(id) }
 // It takes about a second, less if ctx ends: then it closes at once and returns the context's error. ErrClosed says that
 // the Membership was closed or leaving already.
 func (m *Membership) Leave(ctx context.Context) error {
-	m.mu.Lock()
+	m.turn <- struct{}{}
 	if m.leaving || m.stopped {
-		m.mu.Unlock()
+		<-m.turn
 		return ErrClosed
 	}
 	m.leaving = true
 	c := m.table.claim()
 	c.leaving = true
 	err := m.publishLocked(c)
-	m.mu.Unlock()
+	<-m.turn
 	if err != nil {
 		return err
 	}
 	// The record says that the node means to go, the library's message says that it is gone. A record that is overtaken by
 	// the message would be lost, so it gets a head start.
 	if m.spread(ctx) {
-		m.mu.Lock()
+		m.turn <- struct{}{}
 		if !m.stopped {
 			m.gossip.leave()
 		}
-		m.mu.Unlock()
+		<-m.turn
 		m.spread(ctx)
 	}
 	if err := m.Close(); err != nil {
@@ -168,11 +168,11 @@ func (m *Membership) spread(ctx context.Context) bool {
 // Goroutines of the gossip library may live on for up to 15 seconds; they hold no port and reach nobody.
 func (m *Membership) Close() error {
 	m.once.Do(func() {
-		m.mu.Lock()
+		m.turn <- struct{}{}
 		m.stopped = true
 		close(m.done)
 		m.err = m.gossip.shutdown()
-		m.mu.Unlock()
+		<-m.turn
 		m.wg.Wait()
 		m.out.closed.Store(true)
 		m.table.freeze()

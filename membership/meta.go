@@ -58,6 +58,9 @@ func encode(c claim) ([]byte, error) {
 		u, _ := parseUUID(c.Cluster) // checked
 		m.Cluster = u[:]
 	}
+	if c.Runs && c.Room >= 0 {
+		m.Room = proto.Uint32(uint32(c.Room))
+	}
 	if c.leaving {
 		m.Phase = memberpb.Phase_PHASE_LEAVING
 	}
@@ -119,6 +122,12 @@ func parse(b []byte) (claim, error) {
 		c.Cluster = formatUUID(m.GetCluster())
 	default:
 		return claim{}, fmt.Errorf("%w: %d bytes of cluster", errMalformed, len(m.GetCluster()))
+	}
+	switch {
+	case m.Room != nil:
+		c.Room = int(m.GetRoom())
+	case c.Runs:
+		c.Room = -1
 	}
 	if err := c.check(); err != nil {
 		return claim{}, fmt.Errorf("%w: %w", errMalformed, err)

@@ -16,7 +16,7 @@ func full() claim {
 	r := record(7, "[2001:db8::7]:7400")
 	r.Zone, r.Tags = "zone-a", map[string]string{"a": "1", "b": "", "c": "ü"}
 	r.Incarnation, r.Nonce, r.Cluster, r.Founder = 1<<60, 1<<63, uuid(99), 3
-	r.MinVersion, r.MaxVersion, r.Runs, r.NoReplicas = 2, 5, true, true
+	r.MinVersion, r.MaxVersion, r.Runs, r.Room, r.NoReplicas = 2, 5, true, 9, true
 	return claim{Record: r, revision: 1 << 40, leaving: true}
 }
 
@@ -25,7 +25,9 @@ func cmpClaim() cmp.Option { return cmp.AllowUnexported(claim{}) }
 func TestRecord_Encode(t *testing.T) {
 	// What was encoded is decoded again, all fields.
 	t.Run("RoundTrip", func(t *testing.T) {
-		for _, want := range []claim{full(), {Record: record(1, addrOf(1)), revision: 1}} {
+		noRoom, noLimit := full(), full()
+		noRoom.Room, noLimit.Room = 0, -1
+		for _, want := range []claim{full(), noRoom, noLimit, {Record: record(1, addrOf(1)), revision: 1}} {
 			b, err := encode(want)
 			if err != nil {
 				t.Fatal(err)

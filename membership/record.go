@@ -18,6 +18,7 @@ const (
 	maxText    = 255 // bytes of a name, an address, a zone, a tag's key or value
 	maxTags    = 64
 	maxFounder = 1 << 10
+	maxRoom    = 1 << 10
 )
 
 // State is how a member looks from this node. It is an opinion, not a fact: see the package's documentation.
@@ -72,6 +73,8 @@ type Record struct {
 	MinVersion, MaxVersion uint32
 	// Runs says that some callback that wants to own shards runs on it.
 	Runs bool
+	// Room is for how many more shards they have room, if Runs is set; else 0. -1: there is no limit.
+	Room int
 	// NoReplicas says that it only calls and takes no replicas.
 	NoReplicas bool
 }
@@ -120,6 +123,9 @@ func (r Record) check() error {
 	}
 	if r.Founder < 0 || r.Founder > maxFounder {
 		bad("Founder: %d is not in 0..%d", r.Founder, maxFounder)
+	}
+	if r.Room < -1 || r.Room > maxRoom || r.Room != 0 && !r.Runs {
+		bad("Room: %d is not in -1..%d, or Runs is not set", r.Room, maxRoom)
 	}
 	if r.MinVersion > r.MaxVersion {
 		bad("MinVersion: %d is above MaxVersion %d", r.MinVersion, r.MaxVersion)

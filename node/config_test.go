@@ -216,7 +216,7 @@ func TestConfig_ValidateRecord(t *testing.T) {
 	m, err := membership.Open(membership.Config{
 		Self: membership.Record{
 			ID: uuid.NewString(), Name: c.Name, Addr: c.Bind, Zone: c.Zone, Tags: c.Tags, Incarnation: 1 << 62, Nonce: 1 << 63,
-			Cluster: uuid.NewString(), Founder: c.Bootstrap, MinVersion: 1 << 31, MaxVersion: 1 << 31, Runs: true, NoReplicas: true,
+			Cluster: uuid.NewString(), Founder: c.Bootstrap, MinVersion: 1 << 31, MaxVersion: 1 << 31, Runs: true, Room: maxShards, NoReplicas: true,
 		},
 		Transport: listenMem(t, c.Bind),
 	})

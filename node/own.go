@@ -1,8 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +18,22 @@ const (
 	lastBackoff  = 10 * time.Second
 )
 
-// OwnOptions are for Own; nil is the default. It is empty until the number of shards per node can be bounded.
-type OwnOptions struct{}
+// OwnOptions are for Own; nil is the default.
+type OwnOptions struct {
+	// Max is for how many shards at most this Own runs fn on this node at a time, 1 to 512; zero: no limit. A fn that waits to be run
+	// again after an error counts, one that returned nil does not. Further shards that the node owns wait for a place, lower numbers
+	// first. One that has waited for 2 s is handed to a replica whose node has had room for it in every Own for 2 s, as far as gossip knows.
+	// While there is no such node it stays owned where it is, with no fn: ShardStatus.Waits names it. A shard for which fn runs is
+	// never moved into the last free place of another node. Each of several Own on a node has its own Max.
+	Max int
+}
+
+func (o *OwnOptions) check() error {
+	if o.Max < 0 || o.Max > maxShards {
+		return fmt.Errorf("own: %w: Max is %d: give 0 to %d", ErrInvalid, o.Max, maxShards)
+	}
+	return nil
+}
 
 // An Ownership is this node's ownership of one shard, under one token. It is a small value, made by Own and Shard.Owned.
 type Ownership struct{ o *ownership }
@@ -69,20 +86,26 @@ func (o Ownership) Context(parent context.Context) context.Context {
 // again under the same token; after an error it is, with a backoff of 100 ms to 10 s. A shard's next fn on this node starts only
 // after the former one returned. A panic in fn is the user's and is not swallowed. Own returns when ctx ends or the node stops, and all its fn
 // have returned: the cause of ctx, or ErrClosed. Several Own calls may run.
-func (n *Node) Own(ctx context.Context, _ *OwnOptions, fn func(context.Context, Ownership) error) error {
+func (n *Node) Own(ctx context.Context, opts *OwnOptions, fn func(context.Context, Ownership) error) error {
 	if fn == nil {
 		return fmt.Errorf("own: %w: fn is nil", ErrInvalid)
 	}
+	if opts == nil {
+		opts = &OwnOptions{}
+	}
+	if err := opts.check(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &ownCall{ctx: ctx, fn: fn, running: map[*group]bool{}, finished: map[*group]Token{}}
+	c := &ownCall{ctx: ctx, fn: fn, max: opts.Max, running: map[*group]bool{}, waiting: map[*group]bool{}, finished: map[*group]Token{}}
 	n.owning.register(c)
-	n.gossipRuns()
 	if cl := n.cluster.Load(); cl != nil {
 		for _, g := range cl.groups[1:] {
 			c.kick(g)
 		}
 	}
+	n.gossipRuns()
 	select {
 	case <-ctx.Done():
 	case <-n.life.ctx.Done():
@@ -94,12 +117,16 @@ func (n *Node) Own(ctx context.Context, _ *OwnOptions, fn func(context.Context, 
 	return context.Cause(ctx)
 }
 
-// gossipRuns tells the others whether an Own runs here.
+// gossipRuns tells the others whether an Own runs here, and for how many more shards it has room, if that changed.
 func (n *Node) gossipRuns() {
 	if n.life.ctx.Err() != nil {
 		return
 	}
-	if err := n.net.gossip.Update(func(r *membership.Record) { r.Runs = n.owning.runs() }); err != nil {
+	runs, room := n.owning.room()
+	if r := n.net.gossip.Self(); r.Runs == runs && r.Room == room {
+		return
+	}
+	if err := n.net.gossip.Update(func(r *membership.Record) { r.Runs, r.Room = runs, room }); err != nil {
 		n.log.Warn("cannot gossip whether Own runs", "err", err)
 	}
 }
@@ -108,10 +135,12 @@ func (n *Node) gossipRuns() {
 type ownCall struct {
 	ctx context.Context
 	fn  func(context.Context, Ownership) error
+	max int // for so many shards at a time; 0: no limit
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	running  map[*group]bool
+	waiting  map[*group]bool  // were owned when there was no place for them
 	finished map[*group]Token // fn is done under this token
 	wg       sync.WaitGroup
 }
@@ -120,11 +149,46 @@ type ownCall struct {
 func (c *ownCall) kick(g *group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.startLocked(g)
+}
+
+// startLocked runs fn for the shard if it is to run and there is a place, or lets it wait for one.
+func (c *ownCall) startLocked(g *group) {
+	delete(c.waiting, g)
 	if o := g.owned(); c.closed || c.running[g] || o == nil || o.token <= c.finished[g] {
+		return
+	}
+	if c.max > 0 && len(c.running) >= c.max {
+		c.waiting[g] = true
 		return
 	}
 	c.running[g] = true
 	c.wg.Go(func() { c.work(g) }) // stops when the shard is no longer owned, or fn's work is done; Own waits for it
+}
+
+// refillLocked gives a place that is free to those that wait.
+func (c *ownCall) refillLocked() {
+	waiting := slices.SortedFunc(maps.Keys(c.waiting), func(a, b *group) int { return cmp.Compare(a.id, b.id) })
+	for _, g := range waiting {
+		if len(c.running) >= c.max {
+			return
+		}
+		c.startLocked(g)
+	}
+}
+
+// waits says whether the shard is owned here and has no place.
+func (c *ownCall) waits(g *group) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting[g] && g.owned() != nil
+}
+
+// room is the number of free places; false: there is no limit.
+func (c *ownCall) room() (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(c.max-len(c.running), 0), c.max > 0
 }
 
 func (c *ownCall) close() {
@@ -156,6 +220,7 @@ func (c *ownCall) next(g *group) *ownership {
 		return o
 	}
 	delete(c.running, g)
+	c.refillLocked()
 	return nil
 }
 

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -71,10 +73,31 @@ func (w *owning) unregister(c *ownCall) {
 	delete(w.calls, c)
 }
 
-func (w *owning) runs() bool {
+// all are the running Own calls.
+func (w *owning) all() []*ownCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.calls) > 0
+	return slices.Collect(maps.Keys(w.calls))
+}
+
+// room says whether an Own runs, and for how many more shards there is room in all of them; -1: no limit.
+func (w *owning) room() (runs bool, room int) {
+	room = -1
+	calls := w.all()
+	for _, c := range calls {
+		if n, limited := c.room(); limited && (room < 0 || n < room) {
+			room = n
+		}
+	}
+	if len(calls) == 0 {
+		return false, 0
+	}
+	return true, room
+}
+
+// waits says whether the shard is owned here and has no place in some Own.
+func (w *owning) waits(g *group) bool {
+	return slices.ContainsFunc(w.all(), func(c *ownCall) bool { return c.waits(g) })
 }
 
 // gained hears of a new ownership of this node.
@@ -83,13 +106,7 @@ func (w *owning) gained(o *ownership) {
 	if o.l.g.id == 0 {
 		return
 	}
-	w.mu.Lock()
-	calls := make([]*ownCall, 0, len(w.calls))
-	for c := range w.calls {
-		calls = append(calls, c)
-	}
-	w.mu.Unlock()
-	for _, c := range calls {
+	for _, c := range w.all() {
 		c.kick(o.l.g)
 	}
 }

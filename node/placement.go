@@ -23,9 +23,17 @@ const (
 type balancer struct {
 	n     *Node
 	since map[string]time.Duration // when a node was first seen alive, without a gap since
+	room  map[string]time.Duration // when a node was first seen to have room for a shard, without a gap since
+	gifts map[string]gift          // what this node handed to others a moment ago, and gossip may not show yet
 	next  map[uint64]time.Duration // by shard: not to be moved before
 	pause map[uint64]time.Duration // by shard: after the last failure
 	seen  string                   // the foreign nodes that were logged
+}
+
+// gift is a number of shards, until when it counts.
+type gift struct {
+	shards int
+	until  time.Duration
 }
 
 // loop looks at the owned shards again and again, until ctx ends. It hands over one at a time.
@@ -38,6 +46,7 @@ func (b *balancer) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		b.n.gossipRuns()
 		b.observe()
 		b.warnForeign()
 		for _, g := range b.n.cluster.Load().groups {
@@ -57,6 +66,7 @@ func (b *balancer) handOver(ctx context.Context, g *group, to uint64) {
 	}
 	if o.follows(ctx, to) && o.handOver(ctx, to) == nil && !o.l.view().Self {
 		delete(b.pause, g.id)
+		b.gave(g.nodeOf(to))
 		return
 	}
 	b.pause[g.id] = min(max(2*b.pause[g.id], retryMove), lastRetryMove)
@@ -96,23 +106,40 @@ func (b *balancer) warnForeign() {
 	b.seen = seen
 }
 
+// observe notes who is alive, and who has room, since when.
 func (b *balancer) observe() {
 	now := b.n.env.Clock.Now()
-	seen := map[string]bool{}
+	alive, room := map[string]bool{}, map[string]bool{}
 	for _, m := range b.n.net.gossip.Members() {
-		if m.State != membership.Alive {
-			continue
-		}
-		seen[m.ID] = true
-		if _, ok := b.since[m.ID]; !ok {
-			b.since[m.ID] = now
+		alive[m.ID] = m.State == membership.Alive
+		room[m.ID] = alive[m.ID] && m.Runs && m.Room != 0
+	}
+	note(b.since, alive, now)
+	note(b.room, room, now)
+}
+
+// note keeps in since those that are seen, from when they were seen first.
+func note(since map[string]time.Duration, seen map[string]bool, now time.Duration) {
+	for id, yes := range seen {
+		if _, ok := since[id]; yes && !ok {
+			since[id] = now
 		}
 	}
-	for id := range b.since {
+	for id := range since {
 		if !seen[id] {
-			delete(b.since, id)
+			delete(since, id)
 		}
 	}
+}
+
+// gave notes that a shard was handed to the node.
+func (b *balancer) gave(node string) {
+	now := b.n.env.Clock.Now()
+	x := b.gifts[node]
+	if now >= x.until {
+		x.shards = 0
+	}
+	b.gifts[node] = gift{shards: x.shards + 1, until: now + settle}
 }
 
 // move is the replica that should own the shard instead of this node, 0 if it should stay.
@@ -122,47 +149,49 @@ func (b *balancer) move(g *group) uint64 {
 	if o == nil || now < b.next[g.id] || now-o.since < settle {
 		return 0
 	}
-	best := b.n.preferred(g, func(node string) bool {
-		since, ok := b.since[node]
-		return node == b.n.ID() || ok && now-since >= settle
-	})
-	if best == b.n.ID() {
-		return 0
-	}
-	return g.replicaOn(best)
+	return g.replicaOn(b.place(g, now))
 }
 
-// preferred is the first node of the shard's replicas that qualifies, among those on which an Own runs if there are any.
-func (n *Node) preferred(g *group, qualifies func(node string) bool) string {
-	first, firstRuns := "", ""
+// place is the node that should own the shard, among those that have been alive for a while.
+func (b *balancer) place(g *group, now time.Duration) string {
+	var seats []seat
 	for _, r := range g.replicas {
-		node := r.GetNode()
-		if !qualifies(node) {
-			continue
-		}
-		if first == "" {
-			first = node
-		}
-		if firstRuns == "" && g.id != 0 && n.runsOwn(node) {
-			firstRuns = node
+		id := r.GetNode()
+		since, alive := b.since[id]
+		if id == b.n.ID() {
+			seats = append(seats, b.n.mySeat(g))
+		} else if alive && now-since >= settle {
+			s := b.n.seatOf(g, id)
+			if x := b.gifts[id]; now < x.until && s.room > 0 {
+				s.room = max(s.room-x.shards, 0)
+			}
+			if since, ok := b.room[id]; !ok || now-since < settle {
+				s.room = 0
+			}
+			seats = append(seats, s)
 		}
 	}
-	if firstRuns != "" {
-		return firstRuns
+	best := choose(seats, b.n.ID())
+	if best == b.n.ID() {
+		return ""
 	}
-	return first
-}
-
-func (n *Node) runsOwn(node string) bool {
-	m, ok := n.net.gossip.Member(node)
-	return ok && m.Runs
+	return best
 }
 
 // successor is the replica to hand a shard to when this node leaves, 0 if none seems alive.
 func (n *Node) successor(g *group) uint64 {
-	return g.replicaOn(n.preferred(g, func(node string) bool { return node != n.ID() && n.alive(node) }))
+	var seats []seat
+	for _, r := range g.replicas {
+		if id := r.GetNode(); id != n.ID() && n.alive(id) {
+			seats = append(seats, n.seatOf(g, id))
+		}
+	}
+	return g.replicaOn(choose(seats, ""))
 }
 
 func newBalancer(n *Node) *balancer {
-	return &balancer{n: n, since: map[string]time.Duration{}, next: map[uint64]time.Duration{}, pause: map[uint64]time.Duration{}}
+	return &balancer{
+		n: n, since: map[string]time.Duration{}, room: map[string]time.Duration{}, gifts: map[string]gift{},
+		next: map[uint64]time.Duration{}, pause: map[uint64]time.Duration{},
+	}
 }

@@ -53,6 +53,7 @@ type ShardStatus struct {
 	Owner    string   `json:"owner,omitempty"`   // UUID of the node that seems to own it
 	Token    Token    `json:"token,omitempty"`   // of its ownership, if a replica is here
 	Owned    bool     `json:"owned"`             // by this node, under a good lease
+	Waits    bool     `json:"waits,omitempty"`   // owned by this node, and beyond the Max of an Own that does not run for it
 	Applied  uint64   `json:"applied,omitempty"` // index of the last entry in the replica here
 }
 
@@ -108,6 +109,7 @@ func (g *group) status() ShardStatus {
 		}
 	}
 	s.Owned = g.owned() != nil
+	s.Waits = s.Owned && g.n.owning.waits(g)
 	return s
 }
 

@@ -91,6 +91,7 @@ type Record struct {
 	MinVersion    uint32                 `protobuf:"varint,11,opt,name=min_version,json=minVersion,proto3" json:"min_version,omitempty"`
 	MaxVersion    uint32                 `protobuf:"varint,12,opt,name=max_version,json=maxVersion,proto3" json:"max_version,omitempty"`
 	Runs          bool                   `protobuf:"varint,13,opt,name=runs,proto3" json:"runs,omitempty"`
+	Room          *uint32                `protobuf:"varint,17,opt,name=room,proto3,oneof" json:"room,omitempty"` // with runs: for how many more shards, none: no limit
 	NoReplicas    bool                   `protobuf:"varint,14,opt,name=no_replicas,json=noReplicas,proto3" json:"no_replicas,omitempty"`
 	Revision      uint64                 `protobuf:"fixed64,15,opt,name=revision,proto3" json:"revision,omitempty"` // from 1, raised by each change in one incarnation
 	Phase         Phase                  `protobuf:"varint,16,opt,name=phase,proto3,enum=oarlock.membership.v1.Phase" json:"phase,omitempty"`
@@ -219,6 +220,13 @@ func (x *Record) GetRuns() bool {
 	return false
 }
 
+func (x *Record) GetRoom() uint32 {
+	if x != nil && x.Room != nil {
+		return *x.Room
+	}
+	return 0
+}
+
 func (x *Record) GetNoReplicas() bool {
 	if x != nil {
 		return x.NoReplicas
@@ -244,7 +252,7 @@ var File_membership_memberpb_record_proto protoreflect.FileDescriptor
 
 const file_membership_memberpb_record_proto_rawDesc = "" +
 	"\n" +
-	" membership/memberpb/record.proto\x12\x15oarlock.membership.v1\"\x97\x04\n" +
+	" membership/memberpb/record.proto\x12\x15oarlock.membership.v1\"\xb9\x04\n" +
 	"\x06Record\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12\x12\n" +
@@ -261,14 +269,16 @@ const file_membership_memberpb_record_proto_rawDesc = "" +
 	"minVersion\x12\x1f\n" +
 	"\vmax_version\x18\f \x01(\rR\n" +
 	"maxVersion\x12\x12\n" +
-	"\x04runs\x18\r \x01(\bR\x04runs\x12\x1f\n" +
+	"\x04runs\x18\r \x01(\bR\x04runs\x12\x17\n" +
+	"\x04room\x18\x11 \x01(\rH\x00R\x04room\x88\x01\x01\x12\x1f\n" +
 	"\vno_replicas\x18\x0e \x01(\bR\n" +
 	"noReplicas\x12\x1a\n" +
 	"\brevision\x18\x0f \x01(\x06R\brevision\x122\n" +
 	"\x05phase\x18\x10 \x01(\x0e2\x1c.oarlock.membership.v1.PhaseR\x05phase\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*?\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05_room*?\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bPHASE_UP\x10\x01\x12\x11\n" +
@@ -308,6 +318,7 @@ func file_membership_memberpb_record_proto_init() {
 	if File_membership_memberpb_record_proto != nil {
 		return
 	}
+	file_membership_memberpb_record_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
