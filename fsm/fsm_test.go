@@ -212,6 +212,15 @@ func TestMachine_Close(t *testing.T) {
 		"Apply":   func() error { _, err := s.m.Apply([]Entry{{9, nil}}); return err },
 		"Get":     func() error { _, err := s.m.Get([]byte("k")); return err },
 		"List":    func() error { _, err := s.m.List(ListQuery{}); return err },
+		"GetAt":   func() error { _, err := s.m.GetAt([]byte("k"), 1); return err },
+		"Changes": func() error { _, err := s.m.Changes(ChangesQuery{From: 1}); return err },
+		"History": func() error { _, err := s.m.History([]byte("k"), 0, 0); return err },
+		"Expiring": func() (last error) {
+			for _, err := range s.m.Expiring {
+				last = err
+			}
+			return last
+		},
 		"Hash":    func() error { _, err := s.m.Hash(); return err },
 		"Sync":    s.m.Sync,
 		"Prepare": func() error { _, err := s.m.Prepare(); return err },

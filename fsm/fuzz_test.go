@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
@@ -39,7 +40,7 @@ func FuzzMachine_Apply(f *testing.F) {
 		s := fuzzShard(t, db, n)
 		s.claim("a", 1)
 		a, b := s.session("a"), s.session("b")
-		s.do(lockOp(a, 1, "x"), lockOp(b, 1, "x"), putOp("k", "v"))
+		s.do(lockOp(a, 1, "x"), lockOp(b, 1, "x"), putOp("k", "v"), ephemeralOp(a, 2, "l", "1"), ttlOp("l/1", "2", 2))
 		var e fsmpb.Entry // so that the fuzzer need not guess the stamp
 		if proto.Unmarshal(data, &e) == nil && e.GetBatch() != nil {
 			e.GetBatch().Stamp = uint64(s.stamp)
@@ -53,6 +54,7 @@ func FuzzMachine_Apply(f *testing.F) {
 			t.Fatalf("apply: got %d results, want %d", len(done[0].Results), len(e.GetBatch().GetOps()))
 		}
 		checkMirror(t, s.m)
+		checkHistory(t, s.m)
 	})
 }
 
@@ -80,7 +82,7 @@ func FuzzDecoder(f *testing.F) {
 // Whatever records a well-formed stream holds, Restore takes all of them as a state that is sound and can be
 // stored again, or refuses all.
 func FuzzMachine_Restore(f *testing.F) {
-	good := bytes.NewReader(stream(f, goldenShard(f).m))
+	good := bytes.NewReader(stream(f, goldenConfig(f).m))
 	d, err := newDecoder(good, Version)
 	var seed []byte
 	for err == nil {
@@ -118,6 +120,7 @@ func FuzzMachine_Restore(f *testing.F) {
 		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
 			t.Fatalf("restore: got %v, want success, ErrCorrupt or ErrVersion", err)
 		}
+		readAll(t, s.m)
 		if err == nil {
 			again := fuzzShard(t, db, n+1)
 			if err := again.m.Restore(bytes.NewReader(stream(t, s.m)), nil); err != nil || hash(t, again.m) != hash(t, s.m) {
@@ -127,9 +130,35 @@ func FuzzMachine_Restore(f *testing.F) {
 	})
 }
 
+// readAll reads all that there is of config records in every way, whatever it says.
+func readAll(t *testing.T, m *Machine) {
+	oldest := m.Oldest()
+	for at := oldest - 1; at <= min(m.Revision(), oldest+20); at++ {
+		page, err := m.List(ListQuery{At: at})
+		if err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("list at %d: %v", at, err)
+		}
+		for _, rec := range page.Records {
+			_, hErr := m.History(rec.Key, at, 0)
+			_, gErr := m.GetAt(rec.Key, at)
+			if err := errors.Join(hErr, gErr); err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) {
+				t.Fatalf("%q at %d: %v", rec.Key, at, err)
+			}
+		}
+	}
+	for next := oldest; next <= m.Revision(); {
+		page, err := m.Changes(ChangesQuery{From: next})
+		if err != nil || page.Next <= next {
+			t.Fatalf("changes from %d: next %d, %v", next, page.Next, err)
+		}
+		next = page.Next
+	}
+}
+
 // Whatever bytes a stored value holds, each decoder refuses it or reads it in the one way that it is written.
 func FuzzDecodeStored(f *testing.F) {
-	d, err := newDecoder(bytes.NewReader(stream(f, goldenShard(f).m)), Version)
+	f.Add([]byte{kindTimed, 'k'}, appendTimed(nil, &Record{Mod: 7, TTL: 5, Age: 3}))
+	d, err := newDecoder(bytes.NewReader(stream(f, goldenConfig(f).m)), Version)
 	for err == nil {
 		var suffix, value []byte
 		if suffix, value, err = d.record(); err == nil {
@@ -206,6 +235,26 @@ func rewrite(suffix, value []byte) ([]byte, error) {
 	case kindRecord:
 		rec, err := decodeRecord(rest, value)
 		return appendRecord(nil, &rec), err
+	case kindHistory:
+		rev, _, err := parseChange(rest)
+		if err != nil {
+			return nil, err
+		}
+		c, err := decodeChange(rev, value)
+		if err != nil {
+			return nil, err
+		}
+		key, flags, err := peekChange(value)
+		if err != nil || !bytes.Equal(key, c.Record.Key) || flags&changedTo == 0 != c.Deleted || flags&changedFrom == 0 != (c.Prev == nil) {
+			return nil, fmt.Errorf("peeked %q, %d of %+v: %w", key, flags, c, err)
+		}
+		if c.Deleted {
+			return appendChange(nil, key, c.At, c.Prev, nil), nil
+		}
+		return appendChange(nil, key, c.At, c.Prev, &c.Record), nil
+	case kindTimed:
+		x, err := decodeTimed(rest, value)
+		return appendTimed(nil, &Record{Mod: x.Mod, TTL: x.TTL, Age: x.Age}), err
 	}
 	return value, nil
 }

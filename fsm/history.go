@@ -10,8 +10,8 @@ import (
 
 // Bounds of what one call of Changes looks at, so that a stretch of other keys does not hold it up.
 const (
-	lookedAt      = 4096     // changes
-	lookedAtBytes = 16 << 20 // of their stored form
+	lookedAt      = 4096    // changes
+	lookedAtBytes = 8 << 20 // of their stored form
 )
 
 // A Change is one change of a config record, as the history keeps it.

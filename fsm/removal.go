@@ -107,8 +107,9 @@ func (t *txn) timed(ref *fsmpb.RecordRef) (*Record, error) {
 	return rec, nil
 }
 
-// deleteEphemeral removes the records that go with sessions which end, all under one revision, by session and key.
-func (t *txn) deleteEphemeral(ended []*session) {
+// deleteEphemeral removes the records that go with sessions which end, all under one revision, by session and key. Zero: there
+// were none.
+func (t *txn) deleteEphemeral(ended []*session) (rev uint64) {
 	var owners []*session
 	for _, s := range ended {
 		if s.ephemeral > 0 {
@@ -116,16 +117,16 @@ func (t *txn) deleteEphemeral(ended []*session) {
 		}
 	}
 	if len(owners) == 0 {
-		return
+		return 0
 	}
 	slices.SortFunc(owners, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
 	t.readable()
-	t.revise()
+	rev = t.revise()
 	for _, s := range owners {
 		keys, err := ephemeralKeys(t.batch, t.sp, s)
 		if err != nil {
 			t.broken(err)
-			return
+			return 0
 		}
 		for _, key := range keys {
 			rec, err := t.record(key)
@@ -134,11 +135,12 @@ func (t *txn) deleteEphemeral(ended []*session) {
 			}
 			if err != nil {
 				t.broken(err)
-				return
+				return 0
 			}
 			t.change(key, rec, nil)
 		}
 	}
+	return rev
 }
 
 // ephemeralKeys are the keys of the records that go with a session.

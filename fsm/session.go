@@ -36,7 +36,7 @@ func (t *txn) endSessions(e *fsmpb.EndSessions) *fsmpb.Result {
 			ended = append(ended, s)
 		}
 	}
-	t.end(ended, e.Expired)
+	res.Revision = t.end(ended, e.Expired)
 	return res
 }
 
@@ -56,14 +56,14 @@ func (t *txn) endFormer(e *fsmpb.EndFormer) *fsmpb.Result {
 			ended = append(ended, s)
 		}
 	}
-	t.end(ended, true)
-	return &fsmpb.Result{Status: fsmpb.Result_OK, Exists: []bool{more}}
+	rev := t.end(ended, true)
+	return &fsmpb.Result{Status: fsmpb.Result_OK, Revision: rev, Exists: []bool{more}}
 }
 
 // end ends sessions in two steps. First all of them and everything that hangs on them are gone, records too, and only then are
 // the freed names granted: no session of the batch can be granted what another of the batch held.
-// What a holder died on stays closed for its grace, not what it gave back.
-func (t *txn) end(ended []*session, expired bool) {
+// What a holder died on stays closed for its grace, not what it gave back. The result is the revision under which records went.
+func (t *txn) end(ended []*session, expired bool) uint64 {
 	why := Unlocked
 	if expired {
 		why = Expired
@@ -82,7 +82,7 @@ func (t *txn) end(ended []*session, expired bool) {
 		t.unset(t.sp.number(t.key[:0], kindSession, uint64(s.id)))
 		t.tell(Event{Kind: SessionEnded, Session: s.id, Expired: expired})
 	}
-	t.deleteEphemeral(ended)
+	rev := t.deleteEphemeral(ended)
 	t.st.remove(ended)
 	slices.SortFunc(freed, func(a, b *lock) int { return a.key.compare(b.key) })
 	freed = slices.Compact(freed)
@@ -92,6 +92,7 @@ func (t *txn) end(ended []*session, expired bool) {
 	for _, l := range freed {
 		t.grant(l)
 	}
+	return rev
 }
 
 // renew makes sessions hot under the current claim's token.

@@ -72,6 +72,42 @@ func unknownEntries() map[string]func() *fsmpb.Entry {
 			op.GetCheckpoint().Sessions[0].ProtoReflect().SetUnknown(unknownField())
 			return batchEntry(1, op)
 		},
+		"UnknownFieldOfAnAdd": func() *fsmpb.Entry {
+			op := addOp("k", 1)
+			op.GetAdd().ProtoReflect().SetUnknown(unknownField())
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
+		"UnknownFieldOfARef": func() *fsmpb.Entry {
+			op := expireOp(ref("k", 1, 0), ref("k", 1, 0))
+			op.GetExpireRecords().Records[1].ProtoReflect().SetUnknown(unknownField())
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
+		"UnknownFieldOfAnAge": func() *fsmpb.Entry {
+			op := ageOp(ref("k", 1, 0))
+			op.GetAgeRecords().Records[0].ProtoReflect().SetUnknown(unknownField())
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
+		"UnknownFieldOfACondition": func() *fsmpb.Entry {
+			op := txnOp(conditions(number("k", 0, 0, 1)))
+			op.GetTxn().If[0].ProtoReflect().SetUnknown(unknownField())
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
+		"UnknownTarget": func() *fsmpb.Entry {
+			return batchEntry(1, putOp("k", "bad"), txnOp(conditions(number("k", 5, 0, 1))))
+		},
+		"UnknownComparison": func() *fsmpb.Entry {
+			return batchEntry(1, putOp("k", "bad"), txnOp(conditions(number("k", 3, 4, 1))))
+		},
+		"UnknownKindInATransaction": func() *fsmpb.Entry {
+			op := txnOp(nil, part(putOp("k", "bad")), &fsmpb.TxnOp{})
+			op.GetTxn().Then[1].ProtoReflect().SetUnknown(unknownField())
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
+		"UnknownFieldInATransaction": func() *fsmpb.Entry {
+			op := otherwise(txnOp(nil), readPart("k"))
+			op.GetTxn().Else[0].GetRead().ProtoReflect().SetUnknown(unknownField())
+			return batchEntry(1, putOp("k", "bad"), op)
+		},
 		"UnknownFieldOfABatch": func() *fsmpb.Entry {
 			e := batchEntry(1, putOp("k", "bad"))
 			e.GetBatch().ProtoReflect().SetUnknown(unknownField())
