@@ -27,8 +27,8 @@ type Config struct {
 	// Join lists addresses to find others at: host:port, the host an IP address or a DNS name that may have several. They
 	// are tried for as long as the node lives. The node's own address may be among them.
 	Join []string
-	// Peers, if set, returns further addresses to try for ever, such as the last known ones of Raft members. It is called
-	// every few seconds, never under a lock, and must not block.
+	// Peers, if set, returns further addresses to try for ever, such as the last known ones of Raft members, after a second
+	// and then ever less often, down to every 15 seconds. It is never called under a lock, and must not block.
 	Peers func() []string
 	// Lookup resolves a DNS name to IP addresses. Nil means net.DefaultResolver.
 	Lookup func(ctx context.Context, host string) ([]string, error)
@@ -45,8 +45,8 @@ type Config struct {
 	// ProbeInterval is how often this node probes one other member, ProbeTimeout how long it waits for a direct answer
 	// before it asks others to try. Zero means 500 ms and 250 ms. ProbeTimeout must be shorter.
 	ProbeInterval, ProbeTimeout time.Duration
-	// OnConflict, if set, is told once of each other process that claims this node's ID at the same incarnation or a later
-	// one. It is called from a goroutine of the Membership, which Close waits for, and not under a lock; so it must not call
+	// OnConflict, if set, is told of each other process that claims this node's ID at the same incarnation or a later one,
+	// and again every ten seconds while it is heard of. It is called from a goroutine of the Membership, which Close waits for, and not under a lock; so it must not call
 	// Close or Leave itself.
 	OnConflict func(Record)
 }

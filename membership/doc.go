@@ -16,12 +16,13 @@
 // Update raises; an older one never replaces a newer one, whatever rumours are still around.
 //
 // Two processes with one ID and one incarnation are a copied directory. The first that a node heard of stays, the other
-// is shown nowhere, and both are told through Config.OnConflict.
+// is shown nowhere. A process that hears of the other, which the later one does at once, is told through Config.OnConflict.
+// Admit says the same of processes that introduce themselves in other ways than by gossip.
 //
 // # Finding each other
 //
 // Config.Join, Config.Peers and the last addresses of failed members are tried for as long as the node lives: every
-// second while it is alone, every 15 seconds otherwise. So a split of any length heals by itself once the network does.
+// second while it is alone, Peers with growing pauses, and every 15 seconds otherwise. So a split of any length heals by itself once the network does.
 //
 // # Ordering and blocking
 //

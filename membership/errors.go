@@ -14,5 +14,6 @@ var (
 	errMalformed = errors.New("malformed record")
 	errVersion   = errors.New("record of a newer version")
 	errStale     = errors.New("record of an earlier incarnation")
+	errRival     = errors.New("record of another process with that id")
 	errFull      = errors.New("too many members")
 )

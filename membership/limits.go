@@ -79,7 +79,7 @@ func (t *table) departed(meta []byte) {
 	if err != nil || !c.leaving || t.frozen {
 		return
 	}
-	if e := t.entries[c.ID]; e != nil {
+	if e := t.entries[c.ID]; e != nil && t.bootLocked(c.ID, c.boot()) == nil {
 		t.takeLocked(e, c, meta)
 	}
 }

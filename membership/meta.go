@@ -26,11 +26,6 @@ func (c claim) newer(old claim) bool {
 	return c.Nonce == old.Nonce && c.revision > old.revision
 }
 
-// rival says that c and other come from two processes that both claim the same start of one node.
-func (c claim) rival(other claim) bool {
-	return c.Incarnation == other.Incarnation && c.Nonce != other.Nonce
-}
-
 // encode is deterministic, and neither revision nor leaving changes the size: what fitted at first fits for ever.
 func encode(c claim) ([]byte, error) {
 	if err := c.check(); err != nil {
@@ -51,6 +46,8 @@ func encode(c claim) ([]byte, error) {
 		MaxVersion:  c.MaxVersion,
 		Runs:        c.Runs,
 		NoReplicas:  c.NoReplicas,
+		Shards:      c.Shards,
+		Replicas:    c.Replicas,
 		Revision:    c.revision,
 		Phase:       memberpb.Phase_PHASE_UP,
 	}
@@ -112,6 +109,8 @@ func parse(b []byte) (claim, error) {
 			MaxVersion:  m.GetMaxVersion(),
 			Runs:        m.GetRuns(),
 			NoReplicas:  m.GetNoReplicas(),
+			Shards:      m.GetShards(),
+			Replicas:    m.GetReplicas(),
 		},
 		revision: m.GetRevision(),
 		leaving:  m.GetPhase() == memberpb.Phase_PHASE_LEAVING,

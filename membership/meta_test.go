@@ -17,6 +17,7 @@ func full() claim {
 	r.Zone, r.Tags = "zone-a", map[string]string{"a": "1", "b": "", "c": "ü"}
 	r.Incarnation, r.Nonce, r.Cluster, r.Founder = 1<<60, 1<<63, uuid(99), 3
 	r.MinVersion, r.MaxVersion, r.Runs, r.Room, r.NoReplicas = 2, 5, true, 9, true
+	r.Shards, r.Replicas = 512, 7
 	return claim{Record: r, revision: 1 << 40, leaving: true}
 }
 

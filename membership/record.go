@@ -69,6 +69,8 @@ type Record struct {
 	Cluster string
 	// Founder is the Bootstrap number it carries while it waits to found a cluster, else 0.
 	Founder int
+	// Shards and Replicas are what it would found a cluster with; they mean nothing without Founder.
+	Shards, Replicas uint32
 	// MinVersion and MaxVersion are the cluster format versions it can speak.
 	MinVersion, MaxVersion uint32
 	// Runs says that some callback that wants to own shards runs on it.

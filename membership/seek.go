@@ -23,11 +23,36 @@ const (
 // seek contacts addresses of nodes that are not known to be up, until ctx ends. The gossip library does not try dead
 // members again, so without this a healed split would stay split.
 func (m *Membership) seek(ctx context.Context) {
+	var peers pace
 	for ctx.Err() == nil {
 		m.table.forget(time.Now())
-		m.join(ctx, m.resolve(ctx, m.targets()))
+		targets := m.targets()
+		if peers.due(time.Now(), m.alone()) {
+			targets = append(targets, m.config.Peers()...)
+		}
+		m.join(ctx, m.resolve(ctx, targets))
 		m.rest(ctx)
 	}
+}
+
+// A pace says when Config.Peers are tried: at once while others are up, since rounds are rare then; alone, at growing intervals up to
+// seekInterval, since most of these addresses may be dead for good.
+type pace struct {
+	last time.Time
+	wait time.Duration
+}
+
+func (p *pace) due(now time.Time, alone bool) bool {
+	switch {
+	case !alone:
+		p.wait = 0
+	case now.Sub(p.last) < p.wait:
+		return false
+	default:
+		p.wait = min(max(2*p.wait, aloneInterval), seekInterval)
+	}
+	p.last = now
+	return true
 }
 
 // rest waits for the time between two rounds, which ends early when the node finds itself alone.
@@ -60,16 +85,16 @@ func (m *Membership) alone() bool {
 
 // targets are the addresses to try, names among them not yet resolved.
 func (m *Membership) targets() []string {
-	all := slices.Concat(m.config.Join, m.config.Peers())
+	all := slices.Clone(m.config.Join)
 	_, down := m.table.peers()
 	rand.Shuffle(len(down), func(i, j int) { down[i], down[j] = down[j], down[i] })
-	all = append(all, down[:min(len(down), maxDown)]...)
-	slices.Sort(all)
-	return slices.Compact(all)
+	return append(all, down[:min(len(down), maxDown)]...)
 }
 
 // resolve replaces DNS names by all their addresses. A name that cannot be resolved is tried again in the next round.
 func (m *Membership) resolve(ctx context.Context, targets []string) []string {
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
 	var mu sync.Mutex // guards addrs
 	var addrs []string
 	each(targets, func(target string) {

@@ -3,6 +3,7 @@ package membership
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +27,8 @@ type table struct {
 	changed   chan struct{}
 	notices   []notice
 	complaint map[string]struct{} // what was complained about
-	rivals    []Record            // other processes with this node's ID, to be reported
+	rivals    rivals              // other processes with this node's ID
+	boots     map[string]boot     // by node: the process that speaks for it
 }
 
 // An entry is a member other than this node.
@@ -55,6 +57,7 @@ func newTable(self claim, meta []byte) *table {
 		own:       1,
 		changed:   make(chan struct{}),
 		complaint: make(map[string]struct{}),
+		boots:     make(map[string]boot),
 	}
 }
 
@@ -89,7 +92,7 @@ func (t *table) vet(name string, meta []byte) error {
 		return nil // the library answers whatever is said wrongly about this node
 	}
 	e := t.entries[name]
-	if e != nil && bytes.Equal(e.meta, meta) {
+	if e != nil && bytes.Equal(e.meta, meta) && t.boots[name] == e.boot() {
 		return nil
 	}
 	c, err := decode(name, meta)
@@ -97,17 +100,19 @@ func (t *table) vet(name string, meta []byte) error {
 		t.complainLocked(name, "cannot read a member's record", "member", short(name), "err", err)
 		return err
 	}
-	if e == nil {
-		if !t.roomLocked() {
-			t.complainLocked("full", "too many members, more are ignored", "limit", maxMembers, "member", name)
-			return errFull
+	if err := t.bootLocked(c.ID, c.boot()); err != nil {
+		if errors.Is(err, errRival) {
+			t.complainLocked("rivals "+c.ID, "two processes claim one member's id", "member", c.ID, "addr", c.Addr)
 		}
-		return nil
+		return err
 	}
-	if c.Incarnation < e.Incarnation {
-		return errStale
+	switch {
+	case e != nil:
+		t.takeLocked(e, c, meta)
+	case !t.roomLocked():
+		t.complainLocked("full", "too many members, more are ignored", "limit", maxMembers, "member", name)
+		return errFull
 	}
-	t.takeLocked(e, c, meta)
 	return nil
 }
 
@@ -120,18 +125,14 @@ func (t *table) vetSelfLocked(meta []byte) {
 	if err != nil || c.Nonce == t.self.Nonce || c.Incarnation < t.self.Incarnation {
 		return
 	}
-	rival := c.Record.clone()
-	if t.complainLocked("rival "+strconv.FormatUint(rival.Nonce, 16), "another process claims this node's id", "addr", rival.Addr, "incarnation", rival.Incarnation) {
-		t.rivals = append(t.rivals, rival)
+	t.complainLocked("rival "+strconv.FormatUint(c.Nonce, 16), "another process claims this node's id", "addr", c.Addr, "incarnation", c.Incarnation)
+	if t.rivals.add(c.Record.clone(), time.Now()) {
+		t.wakeLocked()
 	}
 }
 
 // takeLocked replaces e's claim by c if c is newer, and says whether it did.
 func (t *table) takeLocked(e *entry, c claim, meta []byte) bool {
-	if c.rival(e.claim) {
-		t.complainLocked("rivals "+c.ID, "two processes claim one member's id", "member", c.ID, "addr", e.Addr, "other", c.Addr)
-		return false
-	}
 	if !c.newer(e.claim) {
 		return false
 	}

@@ -126,6 +126,58 @@ func TestTable_Vet(t *testing.T) {
 	})
 }
 
+// Of the processes that claim one node the latest start counts, of one start the first that was heard of, whether by gossip or because it
+// introduced itself, and no number of strangers changes that.
+func TestTable_Admit(t *testing.T) {
+	const gossip, hello = "gossip", "hello"
+	steps := []struct {
+		how         string
+		incarnation uint64
+		nonce       uint64
+		ok          bool
+	}{
+		{hello, 2, 7, true}, {hello, 2, 7, true}, {hello, 2, 8, false}, {hello, 1, 7, false}, {gossip, 2, 8, false}, {gossip, 1, 9, false},
+		{gossip, 2, 7, true}, {gossip, 3, 9, true}, {hello, 3, 9, true}, {hello, 3, 7, false}, {hello, 2, 7, false}, {gossip, 2, 7, false},
+		{hello, 5, 1, true}, {gossip, 3, 9, false}, {gossip, 5, 1, true},
+	}
+	tab := told(t)
+	meet := func(how string, incarnation, nonce uint64) bool {
+		if how == hello {
+			return tab.admit(uuid(2), boot{incarnation, nonce})
+		}
+		r := record(2, addrOf(2))
+		r.Incarnation, r.Nonce = incarnation, nonce
+		b := coded(t, claim{Record: r, revision: 1})
+		if tab.vet(r.ID, b) != nil {
+			return false
+		}
+		tab.heard(r.ID, b)
+		return true
+	}
+	for _, c := range steps {
+		if got := meet(c.how, c.incarnation, c.nonce); got != c.ok {
+			t.Errorf("%s of start %d, nonce %d: admitted %v, want %v", c.how, c.incarnation, c.nonce, got, c.ok)
+		}
+	}
+	if m, _ := tab.member(uuid(2)); m.Incarnation != 5 || m.Nonce != 1 {
+		t.Errorf("the member is start %d, nonce %d, want 5 and 1", m.Incarnation, m.Nonce)
+	}
+	for i := range 2 * maxMembers {
+		if !tab.admit(uuid(i+10), boot{1, 1}) {
+			t.Fatalf("stranger %d was refused", i)
+		}
+	}
+	if meet(hello, 5, 2) {
+		t.Error("strangers made it forget a member's process")
+	}
+	if len(tab.boots) > maxMembers {
+		t.Errorf("it remembers %d processes, want at most %d", len(tab.boots), maxMembers)
+	}
+	if self := tab.self; !tab.admit(self.ID, self.boot()) || tab.admit(self.ID, boot{self.Incarnation, self.Nonce + 1}) || tab.admit(self.ID, boot{self.Incarnation + 1, self.Nonce}) {
+		t.Error("of this node itself only this process counts")
+	}
+}
+
 func TestTable_Limit(t *testing.T) {
 	// No more than maxMembers are kept: those that are gone make room, those that are up do not (case 146).
 	t.Run("MemberCap", func(t *testing.T) {

@@ -89,9 +89,9 @@ func (t *table) changes() <-chan struct{} {
 func (t *table) drain() ([]notice, []Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n, r := t.notices, t.rivals
-	t.notices, t.rivals = nil, nil
-	return n, r
+	n := t.notices
+	t.notices = nil
+	return n, t.rivals.take()
 }
 
 // A cursor reads the changes of a table. It holds a position, not a queue: a change that was overtaken is not seen.

@@ -371,36 +371,6 @@ func TestCase120_ColdStart(t *testing.T) {
 	}
 }
 
-// Of two nodes with one directory and its copy at most one goes on, never the one whose directory is older; the other says why it
-// stopped; and the rest of the cluster goes on.
-func TestIdentity_CopiedDirectory(t *testing.T) {
-	for name, olderCopy := range map[string]bool{"same start": false, "older copy": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
-				c.Close(0)
-				copied := c.Clone(0)
-				c.MayFail(0)
-				c.MayFail(copied)
-				c.Restart(0)
-				if olderCopy {
-					c.Close(0)
-					c.Restart(0)
-				}
-				c.AwaitReady()
-				c.Restart(copied)
-				first, second := c.Node(0), c.Node(copied)
-				c.Await("one of the two to stop", func() bool { return second.Err() != nil || first.Err() != nil && !olderCopy })
-				for _, n := range []*node.Node{first, second} {
-					if n.Err() != nil {
-						wantErr(t, "the stopped node's error", n.Err(), node.ErrDirLocked)
-					}
-				}
-				mustPut(t, c.Node(1).ShardAt(1), "k", "v")
-			})
-		})
-	}
-}
-
 // Two nodes of one name are two members, each usable.
 func TestMembers_SameName(t *testing.T) {
 	bubble(t, 3, &nodetest.Options{Config: func(_ int, c *node.Config) { c.Name = "same" }}, func(t *testing.T, c *nodetest.Cluster) {

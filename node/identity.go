@@ -19,6 +19,8 @@ const (
 	dirFormat    = 1 // of the directory's layout and of node.json
 	identityFile = "node.json"
 	lockFile     = "LOCK"
+	copiedFile   = "COPIED"         // there: the directory is one of two copies and not to be started
+	addrsFile    = "addresses.json" // see addresses
 	stateDir     = "state"
 	raftDir      = "raft"
 )
@@ -109,6 +111,10 @@ func (h *home) begin(e *env.Env, maxFormat uint32) error {
 	case h.id.Newest > maxFormat:
 		return fmt.Errorf("%w: Config.Dir = %q was in use at cluster format version %d and this binary speaks up to %d: run the newer binary", ErrInvalid, h.dir, h.id.Newest, maxFormat)
 	}
+	if _, err := h.fs.Stat(h.path(copiedFile)); err == nil {
+		return fmt.Errorf("%w: Config.Dir = %q was found to be one of two copies: delete it to start as a new node, or, if it is the one to keep, see that the "+
+			"other is gone and delete the file %s in it", ErrDirLocked, h.dir, copiedFile)
+	}
 	h.sameBoot = h.id.BootID != "" && h.id.BootID == e.BootID
 	h.id.Incarnation++
 	h.id.BootID = e.BootID
@@ -184,11 +190,16 @@ func (h *home) save() error {
 	if err != nil {
 		return fmt.Errorf("encode identity: %w", err)
 	}
-	tmp := h.path(identityFile + ".tmp")
-	if err := writeSynced(h.fs, tmp, append(b, '\n')); err != nil {
+	return h.replace(identityFile, append(b, '\n'))
+}
+
+// replace writes a file of the directory so that a crash leaves the old or the new one, and returns when it is on disk.
+func (h *home) replace(name string, b []byte) error {
+	tmp := h.path(name + ".tmp")
+	if err := writeSynced(h.fs, tmp, b); err != nil {
 		return err
 	}
-	if err := h.fs.Rename(tmp, h.path(identityFile)); err != nil {
+	if err := h.fs.Rename(tmp, h.path(name)); err != nil {
 		return fmt.Errorf("rename %s: %w", tmp, err)
 	}
 	d, err := h.fs.OpenDir(h.dir)

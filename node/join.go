@@ -8,6 +8,7 @@ import (
 	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/membership"
 	"github.com/oarlock/oarlock/node/internal/raft"
+	"github.com/oarlock/oarlock/node/internal/raftnet"
 	"github.com/oarlock/oarlock/node/internal/replica"
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
@@ -19,11 +20,16 @@ func (n *Node) join(plan *wire.Plan) error {
 		cl.groups = append(cl.groups, newGroup(n, uint64(s), set))
 	}
 	host, err := raft.Open(raft.Config{
-		Dir:             n.home.path(raftDir),
-		FS:              n.env.RaftFS,
-		Node:            n.ID(),
-		Cluster:         plan.GetCluster(),
-		Format:          plan.GetFormat(),
+		Dir:     n.home.path(raftDir),
+		FS:      n.env.RaftFS,
+		Node:    n.ID(),
+		Cluster: plan.GetCluster(),
+		Format:  plan.GetFormat(),
+		Boot:    raftnet.Boot{Incarnation: n.me.Incarnation, Nonce: n.net.nonce},
+		Admit: func(node string, b raftnet.Boot) bool {
+			return n.net.gossip.Admit(node, b.Incarnation, b.Nonce)
+		},
+		Refused:         n.refused,
 		ElectionTimeout: n.c.ElectionTimeout,
 		Transport:       n.net.transport,
 		Resolve:         n.net.gossip.Addr,
@@ -80,6 +86,7 @@ func (n *Node) begun(cl *cluster) {
 	}
 	n.life.tasks.spawn(func() { n.renewer.loop(ctx) })      // stops with ctx
 	n.life.tasks.spawn(func() { newBalancer(n).loop(ctx) }) // stops with ctx
+	n.life.tasks.spawn(func() { n.remember(ctx) })          // stops with ctx
 	n.life.tasks.spawn(func() { n.endFormerSessions(ctx) }) // stops when done, or with ctx
 	n.log.Info("belongs to cluster", "cluster", cl.plan.GetCluster(), "node", n.ID(), "incarnation", n.me.Incarnation)
 }

@@ -56,16 +56,22 @@ func (m *machine) env() *env.Env {
 // open starts a node here, with one shard, unless change says otherwise. It is closed when the test ends, if it was not before.
 func (m *machine) open(t *testing.T, addr string, change func(*Config)) *Node {
 	t.Helper()
-	c := Config{Name: addr, Dir: "/data", Bind: addr, Shards: 1, Logger: hclog.NewNullLogger()}
-	if change != nil {
-		change(&c)
-	}
-	n, err := Open(env.With(t.Context(), m.env()), c)
+	n, err := m.tryOpen(t, addr, change)
 	if err != nil {
 		t.Fatalf("open %s: %v", addr, err)
 	}
 	t.Cleanup(func() { mustClose(t, n) })
 	return n
+}
+
+// tryOpen is open for starts that may be refused; it leaves closing to the caller.
+func (m *machine) tryOpen(t *testing.T, addr string, change func(*Config)) (*Node, error) {
+	t.Helper()
+	c := Config{Name: addr, Dir: "/data", Bind: addr, Shards: 1, Logger: hclog.NewNullLogger()}
+	if change != nil {
+		change(&c)
+	}
+	return Open(env.With(t.Context(), m.env()), c)
 }
 
 // memAddr is an address for node i.

@@ -71,7 +71,7 @@ func (n *Node) checkMark(db *pebble.DB) error {
 }
 
 // openNetwork opens the ports and starts gossip and calls.
-func (n *Node) openNetwork() error {
+func (n *Node) openNetwork(ctx context.Context) error {
 	if files := logbridge.SettingsFiles("."); len(files) > 0 {
 		n.log.Warn("files in the working directory change the Raft library's settings", "files", files)
 	}
@@ -84,7 +84,11 @@ func (n *Node) openNetwork() error {
 		return fmt.Errorf("listen on Config.Bind = %q: %w", n.c.Bind, err)
 	}
 	n.net.transport = listening
+	n.net.nonce, n.net.opened = randomAttempt(), n.env.Clock.Now()
 	n.net.client = rpc.NewClient(n.net.transport, &rpc.Options{Logger: n.log.Named("rpc")})
+	if err := n.meetFormer(ctx); err != nil {
+		return err
+	}
 	self := membership.Record{
 		ID:          n.ID(),
 		Name:        n.c.Name,
@@ -92,7 +96,7 @@ func (n *Node) openNetwork() error {
 		Zone:        n.c.Zone,
 		Tags:        n.c.Tags,
 		Incarnation: n.me.Incarnation,
-		Nonce:       randomAttempt(),
+		Nonce:       n.net.nonce,
 		MinVersion:  minFormat,
 		MaxVersion:  n.maxFormat(),
 		NoReplicas:  n.c.NoReplicas,
@@ -105,6 +109,7 @@ func (n *Node) openNetwork() error {
 	n.net.gossip, err = membership.Open(membership.Config{
 		Self:       self,
 		Join:       n.c.Join,
+		Peers:      n.net.known.all,
 		Lookup:     n.env.Lookup,
 		Transport:  n.net.transport,
 		Logger:     n.log.Named("gossip"),
@@ -128,13 +133,6 @@ func (n *Node) advertise() (string, error) {
 		return "", fmt.Errorf("%w: Config.Advertise: %w", ErrInvalid, err)
 	}
 	return net.JoinHostPort(ip, strconv.Itoa(0)), nil
-}
-
-// conflict hears that another process has this node's identity: its directory was copied. The one that sees it stops, so that
-// both do.
-func (n *Node) conflict(other membership.Record) {
-	err := fmt.Errorf("%w: %s runs with this node's identity %s: its directory is a copy; delete one and start that node with an empty directory", ErrDirLocked, other.Addr, n.ID())
-	n.fail(err)
 }
 
 // randomAttempt is where a process's numbers start that must differ from those of every other process.

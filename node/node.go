@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/hashicorp/go-hclog"
@@ -69,6 +70,9 @@ type network struct {
 	gossip    *membership.Membership
 	server    *rpc.Server
 	client    *rpc.Client
+	known     *addresses
+	nonce     uint64        // tells this process from one in a copy of the directory
+	opened    time.Duration // when, since boot
 }
 
 // storage is where a node keeps its state.
@@ -129,7 +133,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.disk.db, err = n.openState(); err != nil {
 		return err
 	}
-	if err := n.openNetwork(); err != nil {
+	if err := n.openNetwork(ctx); err != nil {
 		return err
 	}
 	n.renewer = newRenewer(n)
@@ -265,6 +269,7 @@ func (n *Node) closeAll() error {
 		n.disk.detach()
 	}
 	if n.home != nil {
+		n.markCopied()
 		add("directory", n.home.close())
 	}
 	add("clock", n.env.Clock.Close())

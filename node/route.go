@@ -70,7 +70,7 @@ func (n *Node) sessionEnded() error {
 
 // header opens this node's requests.
 func (n *Node) header() *wire.Header {
-	h := &wire.Header{From: n.ID(), Version: 1}
+	h := &wire.Header{From: n.ID(), Version: 1, Incarnation: n.me.Incarnation, Nonce: n.net.nonce}
 	if cl := n.cluster.Load(); cl != nil {
 		h.Cluster, h.Version = cl.plan.GetCluster(), cl.plan.GetFormat()
 	}
@@ -97,6 +97,10 @@ func (n *Node) askAddr(ctx context.Context, addr string, method uint16, q, reply
 	n.stats.requestsSent.Add(1)
 	body, err := n.net.client.Call(ctx, addr, method, b)
 	if err != nil {
+		var remote *rpc.RemoteError
+		if errors.As(err, &remote) && remote.Code == wire.CodeTwin {
+			n.refused(addr)
+		}
 		return err
 	}
 	if err := proto.Unmarshal(body, reply); err != nil {

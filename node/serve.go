@@ -37,7 +37,12 @@ func (n *Node) serve(ctx context.Context, r rpc.Request) ([]byte, error) {
 	case wire.MethodPlan:
 		return handle(n, r, func(q *wire.PlanRequest) (proto.Message, error) { return n.founding.answer(q) })
 	case wire.MethodCluster:
-		return handle(n, r, func(q *wire.ClusterRequest) (proto.Message, error) { return n.founding.describe(q), nil })
+		return handle(n, r, func(q *wire.ClusterRequest) (proto.Message, error) {
+			if err := n.settle(q); err != nil {
+				return nil, err
+			}
+			return n.founding.describe(q), nil
+		})
 	}
 	return nil, invalidRequest(r.Method)
 }
@@ -46,10 +51,11 @@ func invalidRequest(method uint16) error {
 	return &rpc.RemoteError{Code: wire.CodeInvalid, Text: fmt.Sprintf("method %d: cannot read the request", method)}
 }
 
-// message is a pointer to a generated message.
+// message is a pointer to a generated message, a request.
 type message[T any] interface {
 	*T
 	proto.Message
+	GetHeader() *wire.Header
 }
 
 // handle decodes a request, and encodes the reply that f gives.
@@ -58,6 +64,9 @@ func handle[T any, M message[T]](n *Node, r rpc.Request, f func(M) (proto.Messag
 	if err := proto.Unmarshal(r.Body, q); err != nil {
 		n.log.Warn("request cannot be read", "peer", r.From, "method", r.Method, "err", err)
 		return nil, invalidRequest(r.Method)
+	}
+	if err := n.admit(r.Method, q.GetHeader()); err != nil {
+		return nil, err
 	}
 	reply, err := f(q)
 	if err != nil {
@@ -69,7 +78,6 @@ func handle[T any, M message[T]](n *Node, r rpc.Request, f func(M) (proto.Messag
 // shardMessage is a request that is for one shard.
 type shardMessage[T any] interface {
 	message[T]
-	GetHeader() *wire.Header
 	GetShard() uint32
 }
 

@@ -95,6 +95,8 @@ type Record struct {
 	NoReplicas    bool                   `protobuf:"varint,14,opt,name=no_replicas,json=noReplicas,proto3" json:"no_replicas,omitempty"`
 	Revision      uint64                 `protobuf:"fixed64,15,opt,name=revision,proto3" json:"revision,omitempty"` // from 1, raised by each change in one incarnation
 	Phase         Phase                  `protobuf:"varint,16,opt,name=phase,proto3,enum=oarlock.membership.v1.Phase" json:"phase,omitempty"`
+	Shards        uint32                 `protobuf:"varint,18,opt,name=shards,proto3" json:"shards,omitempty"` // with founder: what it would found with
+	Replicas      uint32                 `protobuf:"varint,19,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,11 +250,25 @@ func (x *Record) GetPhase() Phase {
 	return Phase_PHASE_UNSPECIFIED
 }
 
+func (x *Record) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Record) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
 var File_membership_memberpb_record_proto protoreflect.FileDescriptor
 
 const file_membership_memberpb_record_proto_rawDesc = "" +
 	"\n" +
-	" membership/memberpb/record.proto\x12\x15oarlock.membership.v1\"\xb9\x04\n" +
+	" membership/memberpb/record.proto\x12\x15oarlock.membership.v1\"\xed\x04\n" +
 	"\x06Record\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12\x12\n" +
@@ -274,7 +290,9 @@ const file_membership_memberpb_record_proto_rawDesc = "" +
 	"\vno_replicas\x18\x0e \x01(\bR\n" +
 	"noReplicas\x12\x1a\n" +
 	"\brevision\x18\x0f \x01(\x06R\brevision\x122\n" +
-	"\x05phase\x18\x10 \x01(\x0e2\x1c.oarlock.membership.v1.PhaseR\x05phase\x1a7\n" +
+	"\x05phase\x18\x10 \x01(\x0e2\x1c.oarlock.membership.v1.PhaseR\x05phase\x12\x16\n" +
+	"\x06shards\x18\x12 \x01(\rR\x06shards\x12\x1a\n" +
+	"\breplicas\x18\x13 \x01(\rR\breplicas\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +

@@ -31,10 +31,14 @@ type Config struct {
 	Node            string     // this node's UUID
 	Cluster         string     // the cluster's UUID
 	Format          uint32     // the cluster's format version
+	Boot            raftnet.Boot
 	ElectionTimeout time.Duration
 	Transport       transport.Transport
 	Resolve         func(node string) (addr string, ok bool)
-	Machine         func(shard, replica uint64) sm.IOnDiskStateMachine
+	// Admit and Refused: see raftnet.Config.
+	Admit   func(node string, b raftnet.Boot) bool
+	Refused func(peer string)
+	Machine func(shard, replica uint64) sm.IOnDiskStateMachine
 	// Leader is called when what is published of a shard's leader changes. It is a hint; it must not block.
 	Leader func(shard uint64)
 	Logger hclog.Logger
@@ -87,7 +91,10 @@ func Open(c Config) (h *Host, err error) {
 		Transport: c.Transport,
 		Self:      c.Node,
 		Cluster:   c.Cluster,
+		Boot:      c.Boot,
 		Format:    c.Format,
+		Admit:     c.Admit,
+		Refused:   c.Refused,
 		Resolve:   c.Resolve,
 		Learn:     nodes.Learn,
 		Logger:    c.Logger,

@@ -13,7 +13,7 @@ import (
 
 // A hello survives the wire, and every cut or lengthened one is refused.
 func TestHello_RoundTrip(t *testing.T) {
-	h := hello{format: 300, cluster: clusterX, node: nodeA, meantTo: nodeB}
+	h := hello{format: 300, boot: Boot{7, 1 << 63}, cluster: clusterX, node: nodeA, meantTo: nodeB}
 	wire := h.append(nil)
 	got, err := decodeHello(wire)
 	if diff := cmp.Diff(h, got, cmp.AllowUnexported(hello{})); err != nil || diff != "" {
@@ -32,23 +32,39 @@ func TestHello_RoundTrip(t *testing.T) {
 // Each answer means to the dialler what the receiver meant by it.
 func TestHello_Answers(t *testing.T) {
 	ours := hello{format: 1, cluster: clusterX, node: nodeA, meantTo: nodeB}
+	here := NewFactory(Config{Cluster: clusterX, Self: nodeA}).c
 	for _, c := range []struct {
 		cluster, self string
-		want          error
+		admitted      bool
+		want, heard   error
 	}{
-		{clusterX, nodeB, nil},
-		{clusterY, nodeB, ErrForeignCluster},
-		{clusterX, nodeC, errWrongNode},
+		{clusterX, nodeB, true, nil, nil},
+		{clusterY, nodeB, true, ErrForeignCluster, ErrForeignCluster},
+		{clusterX, nodeC, true, errWrongNode, errWrongNode},
+		{clusterX, nodeB, false, errTwin, errIsTwin},
+		{clusterX, nodeC, false, errTwin, errIsTwin},
+		{clusterY, nodeB, false, ErrForeignCluster, ErrForeignCluster},
 	} {
-		answer, refusal := ours.judge(c.cluster, c.self)
-		if got := judged(answer, clusterX); !errors.Is(refusal, c.want) || !errors.Is(got, c.want) {
+		there := NewFactory(Config{Cluster: c.cluster, Self: c.self, Boot: Boot{3, 4}, Admit: func(string, Boot) bool { return c.admitted }}).c
+		answer, refusal := there.judge(ours)
+		if got := here.judged(answer, nodeB); !errors.Is(refusal, c.want) || !errors.Is(got, c.heard) {
 			t.Errorf("%+v: receiver %v, dialler %v", c, refusal, got)
 		}
 	}
 	for _, answer := range [][]byte{nil, {0}, {77}} {
-		if err := judged(answer, clusterX); !errors.Is(err, errRefused) {
+		if err := here.judged(answer, nodeB); !errors.Is(err, errRefused) {
 			t.Errorf("%v: got %v, want errRefused", answer, err)
 		}
+	}
+	good := Boot{3, 4}.append([]byte{welcome})
+	for _, answer := range [][]byte{good[:1], good[:len(good)-1], append(good, 0)} {
+		if err := here.judged(answer, nodeB); !errors.Is(err, errNotHello) {
+			t.Errorf("%v: got %v, want errNotHello", answer, err)
+		}
+	}
+	here.Admit = func(node string, b Boot) bool { return node != nodeB || b != Boot{3, 4} }
+	if err := here.judged(good, nodeB); !errors.Is(err, errTwin) {
+		t.Errorf("welcome by another process of the peer: got %v, want errTwin", err)
 	}
 }
 

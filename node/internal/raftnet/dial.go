@@ -45,7 +45,7 @@ func (n *Net) dial(ctx context.Context, p transport.Proto, target string) (c net
 func (n *Net) introduce(ctx context.Context, c net.Conn, target string) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	h := hello{format: n.f.c.Format, cluster: n.f.c.Cluster, node: n.f.c.Self, meantTo: target}
+	h := hello{format: n.f.c.Format, boot: n.f.c.Boot, cluster: n.f.c.Cluster, node: n.f.c.Self, meantTo: target}
 	if err := transport.WriteFrame(c, h.append(nil), helloLimit); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (n *Net) introduce(ctx context.Context, c net.Conn, target string) error {
 	if err != nil {
 		return err
 	}
-	if err := judged(answer, n.f.c.Cluster); err != nil {
+	if err := n.f.c.judged(answer, target); err != nil {
 		return err
 	}
 	if !stop() {
@@ -74,7 +74,7 @@ func (n *Net) greet(c net.Conn) (hello, error) {
 	h, err := decodeHello(b)
 	answer := []byte{wrongVersion}
 	if err == nil {
-		answer, err = h.judge(n.f.c.Cluster, n.f.c.Self)
+		answer, err = n.f.c.judge(h)
 	} else if !errors.Is(err, errWireVersion) {
 		return h, err
 	}
@@ -95,6 +95,11 @@ func (n *Net) logDial(target, addr string, err error) {
 	case errors.Is(err, ErrForeignCluster), errors.Is(err, errWireVersion):
 		n.f.count.refused.Add(1)
 		n.f.lines.error(n.f.c.Logger, "peer refused this node", "peer", target, "addr", addr, "err", err)
+	case errors.Is(err, errIsTwin):
+		n.f.count.refused.Add(1)
+		n.f.c.Refused(target)
+	case errors.Is(err, errTwin):
+		n.f.lines.error(n.f.c.Logger, "refused a peer", "peer", target, "addr", addr, "err", err)
 	case errors.Is(err, errWrongNode):
 		n.f.lines.warn(n.f.c.Logger, "another node is at the address of a peer", "peer", target, "addr", addr)
 	default:

@@ -18,9 +18,10 @@
 //
 // # Who is who
 //
-// A connection begins with a hello: the cluster, the node it comes from, and the node it is meant for. The receiver answers
-// whether that is right. So a foreign cluster is refused with a reason that both sides log, and messages never reach another
-// node that came up at a reused address. A message counts as its connection's node's, whatever it says itself.
+// A connection begins with a hello: the cluster, the node it comes from and which process of it, and the node it is meant for.
+// The receiver answers whether that is right. So a foreign cluster is refused with a reason that both sides log, messages never
+// reach another node that came up at a reused address, and a process that runs in a copy of a node's directory is told to stop:
+// Config.Admit knows the right one. What arrives over older connections of a process that was replaced is not taken. A message counts as its connection's node's, whatever it says itself.
 //
 // # What arrives
 //

@@ -13,10 +13,11 @@ import (
 	"github.com/oarlock/oarlock/transport"
 )
 
-// Config is what a Factory needs. All fields but Learn and Logger are required.
+// Config is what a Factory needs. All fields but Boot, Admit, Refused, Learn and Logger are required.
 type Config struct {
 	Transport transport.Transport
 	Self      string // this node's UUID
+	Boot      Boot   // this process of it
 	Cluster   string // the cluster's UUID; connections of any other are refused
 	Format    uint32 // the cluster's format version, told to peers for their logs
 	// Resolve gives the present address of a node, or false if it is unknown. It is called at each dial and twice a second for
@@ -24,8 +25,14 @@ type Config struct {
 	Resolve func(node string) (addr string, ok bool)
 	// Learn, if set, is told from which node a replica's messages arrive, and dragonboat is not. It must not block. If it is
 	// nil, dragonboat adds the replica to its registry itself.
-	Learn  func(shard, replica uint64, node string)
-	Logger hclog.Logger // nil: silent
+	Learn func(shard, replica uint64, node string)
+	// Admit, if set, says whether a process may speak for a node, see membership.Membership.Admit. It is asked at each hello and for
+	// each batch and chunk; it must not block.
+	Admit func(node string, b Boot) bool
+	// Refused, if set, is told that the node peer knows another process of this node: this one runs in a copied directory and
+	// must stop. It must not block.
+	Refused func(peer string)
+	Logger  hclog.Logger // nil: silent
 }
 
 // A Factory makes dragonboat's transport. It is safe for concurrent use.
@@ -42,6 +49,12 @@ var _ config.TransportFactory = (*Factory)(nil)
 func NewFactory(c Config) *Factory {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
+	}
+	if c.Admit == nil {
+		c.Admit = func(string, Boot) bool { return true }
+	}
+	if c.Refused == nil {
+		c.Refused = func(string) {}
 	}
 	return &Factory{c: c}
 }

@@ -79,13 +79,17 @@ func (s *safeBuffer) String() string {
 }
 
 // newHost starts a host of cluster at a transport and writes its address into the book. The test's end closes it.
-func newHost(t *testing.T, tr transport.Transport, b *book, node, cluster string) *host {
+func newHost(t *testing.T, tr transport.Transport, b *book, node, cluster string, edit ...func(*Config)) *host {
 	t.Helper()
 	h := &host{t: t, tr: tr, batches: make(chan pb.MessageBatch, 4096), chunks: make(chan pb.Chunk, 64)}
-	h.f = NewFactory(Config{
+	c := Config{
 		Transport: tr, Self: node, Cluster: cluster, Format: 1, Resolve: b.resolve,
 		Logger: hclog.New(&hclog.LoggerOptions{Output: &h.log, Level: hclog.Warn}),
-	})
+	}
+	for _, e := range edit {
+		e(&c)
+	}
+	h.f = NewFactory(c)
 	h.net = h.f.Create(config.NodeHostConfig{}, func(m pb.MessageBatch) {
 		if h.onBatch != nil {
 			h.onBatch(m)

@@ -21,27 +21,49 @@ var (
 	errNotHello    = errors.New("raftnet: not a hello")
 	errUnknownAddr = errors.New("raftnet: address of node unknown")
 	errRefused     = errors.New("raftnet: peer refused the connection")
+	errTwin        = errors.New("raftnet: another process of that node is known")
+	errIsTwin      = errors.New("raftnet: peer knows another process of this node")
 )
 
-// A hello opens a connection. On the wire: wireVersion, format as a varint, then the three strings, each after its length as
-// one byte.
+// A Boot is one process of a node: which of the node's starts it is, and a number that tells it from a copy at the same start.
+type Boot struct{ Incarnation, Nonce uint64 }
+
+func (b Boot) append(to []byte) []byte {
+	to = binary.AppendUvarint(to, b.Incarnation)
+	return binary.LittleEndian.AppendUint64(to, b.Nonce)
+}
+
+// cutBoot reads a Boot and returns what is behind it.
+func cutBoot(from []byte) (b Boot, rest []byte, ok bool) {
+	incarnation, n := binary.Uvarint(from)
+	if n <= 0 || len(from) < n+8 {
+		return Boot{}, nil, false
+	}
+	return Boot{incarnation, binary.LittleEndian.Uint64(from[n:])}, from[n+8:], true
+}
+
+// A hello opens a connection. On the wire: wireVersion, format as a varint, the boot, then the three strings, each after its
+// length as one byte.
 type hello struct {
 	format        uint32
+	boot          Boot
 	cluster       string
 	node, meantTo string
 }
 
-// The answers to a hello: one byte, and for foreign the receiver's cluster behind it.
+// The answers to a hello: one byte, behind it for foreign the receiver's cluster and for welcome its boot.
 const (
 	welcome byte = iota + 1
 	foreign
 	wrongNode
 	wrongVersion
+	twin // another process of the caller's node is known: the caller must stop
 )
 
 func (h hello) append(b []byte) []byte {
 	b = append(b, wireVersion)
 	b = binary.AppendUvarint(b, uint64(h.format))
+	b = h.boot.append(b)
 	for _, s := range []string{h.cluster, h.node, h.meantTo} {
 		b = append(b, byte(len(s)))
 		b = append(b, s...)
@@ -63,7 +85,10 @@ func decodeHello(b []byte) (h hello, err error) {
 		return h, errNotHello
 	}
 	h.format = uint32(format)
-	b = b[1+n:]
+	var ok bool
+	if h.boot, b, ok = cutBoot(b[1+n:]); !ok {
+		return h, errNotHello
+	}
 	for _, s := range []*string{&h.cluster, &h.node, &h.meantTo} {
 		if len(b) == 0 || len(b) < 1+int(b[0]) {
 			return h, errNotHello
@@ -77,31 +102,42 @@ func decodeHello(b []byte) (h hello, err error) {
 	return h, nil
 }
 
-// judge decides what the node self of cluster answers, and whether the connection may go on.
-func (h hello) judge(cluster, self string) (answer []byte, err error) {
+// judge decides what the receiver answers, and whether the connection may go on.
+func (c *Config) judge(h hello) (answer []byte, err error) {
 	switch {
-	case h.cluster != cluster:
-		return append([]byte{foreign}, cluster...), fmt.Errorf("%w: theirs is %s, ours %s", ErrForeignCluster, h.cluster, cluster)
-	case h.meantTo != self:
+	case h.cluster != c.Cluster:
+		return append([]byte{foreign}, c.Cluster...), fmt.Errorf("%w: theirs is %s, ours %s", ErrForeignCluster, h.cluster, c.Cluster)
+	case !c.Admit(h.node, h.boot):
+		return []byte{twin}, fmt.Errorf("%w: this is its start %d", errTwin, h.boot.Incarnation)
+	case h.meantTo != c.Self:
 		return []byte{wrongNode}, fmt.Errorf("%w: they looked for %s", errWrongNode, h.meantTo)
 	}
-	return []byte{welcome}, nil
+	return c.Boot.append([]byte{welcome}), nil
 }
 
-// judged is what the answer to our hello means.
-func judged(answer []byte, cluster string) error {
+// judged is what the answer to our hello means, which node target gave.
+func (c *Config) judged(answer []byte, target string) error {
 	if len(answer) == 0 {
 		return errRefused
 	}
 	switch answer[0] {
 	case welcome:
+		b, rest, ok := cutBoot(answer[1:])
+		if !ok || len(rest) > 0 {
+			return errNotHello
+		}
+		if !c.Admit(target, b) { // it hears so when it calls
+			return fmt.Errorf("%w: its start %d is at that address", errTwin, b.Incarnation)
+		}
 		return nil
 	case foreign:
-		return fmt.Errorf("%w: theirs is %q, ours %s", ErrForeignCluster, answer[1:], cluster)
+		return fmt.Errorf("%w: theirs is %q, ours %s", ErrForeignCluster, answer[1:], c.Cluster)
 	case wrongNode:
 		return errWrongNode
 	case wrongVersion:
 		return errWireVersion
+	case twin:
+		return errIsTwin
 	}
 	return errRefused
 }

@@ -39,16 +39,16 @@ func (n *Net) receive(c net.Conn, p transport.Proto) {
 	if err == nil {
 		n.f.c.Logger.Debug("peer connected", "peer", h.node, "addr", from, "proto", p.String(), "format", h.format)
 		if p == transport.Snapshot {
-			err = n.readChunks(c)
+			err = n.readChunks(c, h)
 		} else {
-			err = n.readMessages(c, h.node)
+			err = n.readMessages(c, h)
 		}
 	}
 	n.logReceive(h.node, from, err)
 }
 
 // readMessages hands batches to dragonboat and answers pings.
-func (n *Net) readMessages(c net.Conn, node string) error {
+func (n *Net) readMessages(c net.Conn, h hello) error {
 	r := bufio.NewReaderSize(c, readBuffer)
 	var buf []byte
 	for {
@@ -60,7 +60,7 @@ func (n *Net) readMessages(c net.Conn, node string) error {
 		case framePing:
 			err = answer(c, pong)
 		case frameBatch:
-			err = n.takeBatch(b[1:], node)
+			err = n.takeBatch(b[1:], h)
 		default:
 			err = fmt.Errorf("%w: frame of kind %d", errMalformed, b[0])
 		}
@@ -71,10 +71,14 @@ func (n *Net) readMessages(c net.Conn, node string) error {
 	}
 }
 
-func (n *Net) takeBatch(b []byte, node string) error {
+func (n *Net) takeBatch(b []byte, h hello) error {
+	node := h.node
 	batch, err := decodeBatch(b, node)
 	if err != nil {
 		return err
+	}
+	if !n.f.c.Admit(node, h.boot) { // it was started again meanwhile; it hears so when it calls again
+		return errTwin
 	}
 	if learn := n.f.c.Learn; learn != nil {
 		for _, m := range batch.Requests {
@@ -87,7 +91,7 @@ func (n *Net) takeBatch(b []byte, node string) error {
 }
 
 // readChunks hands chunks to dragonboat and acknowledges each.
-func (n *Net) readChunks(c net.Conn) error {
+func (n *Net) readChunks(c net.Conn, h hello) error {
 	r := bufio.NewReaderSize(c, readBuffer)
 	var buf []byte
 	for {
@@ -103,6 +107,9 @@ func (n *Net) readChunks(c net.Conn) error {
 			return err
 		}
 		buf = b[:0] // at most chunkLimit, and the next chunk needs it
+		if !n.f.c.Admit(h.node, h.boot) {
+			return errTwin
+		}
 		ok := false
 		err = guarded(func() { ok = n.chunks(chunk) })
 		if err != nil || !ok {
@@ -169,7 +176,7 @@ func (n *Net) logReceive(node, from string, err error) {
 	log, lines, count := n.f.c.Logger, &n.f.lines, &n.f.count
 	var timeout net.Error
 	switch {
-	case errors.Is(err, ErrForeignCluster), errors.Is(err, errWireVersion):
+	case errors.Is(err, ErrForeignCluster), errors.Is(err, errWireVersion), errors.Is(err, errTwin):
 		count.refused.Add(1)
 		lines.error(log, "refused a peer", "peer", hostOf(from), "node", node, "err", err)
 	case errors.Is(err, errWrongNode):

@@ -18,4 +18,5 @@ const (
 	CodeVersion uint16 = 2 // the caller speaks a format version that this node does not
 	CodeInvalid uint16 = 3 // the request cannot be read
 	CodeClosing uint16 = 4 // this node is stopping; nothing was done
+	CodeTwin    uint16 = 5 // another process with the caller's identity is known: the caller must stop; nothing was done
 )

@@ -133,9 +133,11 @@ func (RenewReply_Answer) EnumDescriptor() ([]byte, []int) {
 // Header opens every request. A request from a foreign cluster, or in a format version the receiver does not speak, is refused.
 type Header struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`  // "" before founding
-	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`        // the caller's node UUID
-	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // cluster format version it is written in
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`          // "" before founding
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`                // the caller's node UUID
+	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`         // cluster format version it is written in
+	Incarnation   uint64                 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the caller, and which process of it: a copied directory is refused
+	Nonce         uint64                 `protobuf:"fixed64,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,6 +189,20 @@ func (x *Header) GetFrom() string {
 func (x *Header) GetVersion() uint32 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *Header) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Header) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
 	}
 	return 0
 }
@@ -2167,6 +2183,7 @@ func (x *PlanReply) GetNode() string {
 type ClusterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Age           uint64                 `protobuf:"varint,2,opt,name=age,proto3" json:"age,omitempty"` // nanoseconds since the caller was opened: of two processes of one node the younger stops
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2206,6 +2223,13 @@ func (x *ClusterRequest) GetHeader() *Header {
 		return x.Header
 	}
 	return nil
+}
+
+func (x *ClusterRequest) GetAge() uint64 {
+	if x != nil {
+		return x.Age
+	}
+	return 0
 }
 
 type ClusterReply struct {
@@ -2256,11 +2280,13 @@ var File_node_internal_wire_wire_proto protoreflect.FileDescriptor
 
 const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\n" +
-	"\x1dnode/internal/wire/wire.proto\x12\x0foarlock.wire.v1\x1a\x17fsm/fsmpb/command.proto\"P\n" +
+	"\x1dnode/internal/wire/wire.proto\x12\x0foarlock.wire.v1\x1a\x17fsm/fsmpb/command.proto\"\x88\x01\n" +
 	"\x06Header\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\rR\aversion\"\x8e\x04\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\x12\x14\n" +
+	"\x05nonce\x18\x05 \x01(\x06R\x05nonce\"\x8e\x04\n" +
 	"\fOwnerRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
@@ -2403,9 +2429,10 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x06stored\x18\x01 \x01(\bR\x06stored\x12)\n" +
 	"\x04plan\x18\x02 \x01(\v2\x15.oarlock.wire.v1.PlanR\x04plan\x12\x18\n" +
 	"\afounded\x18\x03 \x01(\bR\afounded\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node\"A\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\"S\n" +
 	"\x0eClusterRequest\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\"9\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x10\n" +
+	"\x03age\x18\x02 \x01(\x04R\x03age\"9\n" +
 	"\fClusterReply\x12)\n" +
 	"\x04plan\x18\x01 \x01(\v2\x15.oarlock.wire.v1.PlanR\x04plan*H\n" +
 	"\aOutcome\x12\x17\n" +
