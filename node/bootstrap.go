@@ -226,6 +226,10 @@ func (f *founding) carriers() (ids []string, ok bool) {
 			f.obstacle("carries another Bootstrap: give all founders the same", "peer", m.Name, "theirs", m.Founder, "ours", n.c.Bootstrap)
 			return nil, false
 		}
+		if what, theirs, ours := f.disagrees(m.Record); what != "" {
+			f.obstacle("would found another cluster: give all founders the same numbers", "peer", m.Name, "setting", what, "theirs", theirs, "ours", ours)
+			return nil, false
+		}
 		all++
 		if m.State == membership.Alive {
 			ids = append(ids, m.ID)
@@ -236,6 +240,19 @@ func (f *founding) carriers() (ids []string, ok bool) {
 		return nil, false
 	}
 	return ids, true
+}
+
+// disagrees says about which number this node and another that carries Bootstrap disagree, "" if about none. A plan of both would overrule
+// one of them.
+func (f *founding) disagrees(r membership.Record) (what string, theirs, ours int) {
+	c := f.n.c
+	switch {
+	case int(r.Shards) != c.shards():
+		return "Shards", int(r.Shards), c.shards()
+	case int(r.Replicas) != c.replicas():
+		return "Replicas", int(r.Replicas), c.replicas()
+	}
+	return "", 0, 0
 }
 
 // common is the newest cluster format version that all the nodes speak.

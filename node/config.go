@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -69,7 +70,8 @@ type Config struct {
 	// Shards is the number of shards when founding, 1 to 512, zero for 16. It is fixed then. A node that joins leaves it zero
 	// or gives the cluster's number.
 	Shards int
-	// Replicas is how many nodes keep a copy of each shard: 1, 3, 5 or 7, zero for 3.
+	// Replicas is how many nodes keep a copy of each shard when founding: 1, 3, 5 or 7, zero for 3. Like Shards it is fixed then, and
+	// founders that disagree about one of the two found nothing. A node that joins leaves it zero or gives the cluster's number.
 	Replicas int
 	// Weight, MaxMoves and History are reserved for placement and watches. They have no effect yet.
 	Weight, MaxMoves, History int
@@ -117,14 +119,15 @@ func (c Config) withDefaults() Config {
 	def(&c.DrainTimeout, defaultDrainTimeout)
 	def(&c.ReplaceAfter, defaultReplaceAfter)
 	def(&c.StallTimeout, defaultStallTimeout)
-	if c.Replicas == 0 {
-		c.Replicas = defaultReplicas
-	}
 	if c.Logger == nil {
 		c.Logger = hclog.New(&hclog.LoggerOptions{Name: "oarlock", Level: hclog.Warn})
 	}
 	return c
 }
+
+// shards and replicas are what the node would found a cluster with.
+func (c Config) shards() int   { return cmp.Or(c.Shards, defaultShards) }
+func (c Config) replicas() int { return cmp.Or(c.Replicas, defaultReplicas) }
 
 // problems collects what is wrong with a Config.
 type problems struct{ errs []error }
@@ -256,7 +259,7 @@ func (c Config) validateCluster(p *problems) {
 	if c.Shards < 0 || c.Shards > maxShards {
 		p.add("Shards", c.Shards, fmt.Sprintf("give 1 to %d, or zero for %d", maxShards, defaultShards))
 	}
-	switch c.Replicas {
+	switch c.replicas() {
 	case 1, 3, 5, 7:
 	default:
 		p.add("Replicas", c.Replicas, "give 1, 3, 5 or 7: an even number tolerates no more failures than the odd one below it and loses a majority sooner")
@@ -264,8 +267,8 @@ func (c Config) validateCluster(p *problems) {
 	switch {
 	case c.Bootstrap < 0:
 		p.add("Bootstrap", c.Bootstrap, "give 0 to only join, 1, or at least Replicas")
-	case c.Bootstrap > 1 && c.Bootstrap < c.Replicas:
-		p.add("Bootstrap", c.Bootstrap, fmt.Sprintf("give 0, 1, or at least Replicas, %d", c.Replicas))
+	case c.Bootstrap > 1 && c.Bootstrap < c.replicas():
+		p.add("Bootstrap", c.Bootstrap, fmt.Sprintf("give 0, 1, or at least Replicas, %d", c.replicas()))
 	case c.Bootstrap > maxBootstrap:
 		p.add("Bootstrap", c.Bootstrap, fmt.Sprintf("give at most %d", maxBootstrap))
 	case c.Bootstrap > 0 && c.NoReplicas:

@@ -238,36 +238,6 @@ func TestFounding_RefusesLoudly(t *testing.T) {
 	})
 }
 
-// Founders that disagree about the shards say so, propose ever less often, and found when the odd one is mended (case 117).
-func TestFounding_OtherShards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var book logbook
-		shards := 2
-		c := nodetest.New(t, 3, &nodetest.Options{Config: func(i int, c *node.Config) {
-			c.Logger = book.logger(hclog.Info)
-			if i == 2 {
-				c.Shards = shards
-			}
-		}})
-		time.Sleep(10 * time.Minute)
-		book.wantLog(t, "a founder refuses the plan: give all the same Bootstrap and Shards")
-		if got := clustersOf(c); len(got) > 0 {
-			t.Errorf("founded %v, want none", got)
-		}
-		if got := book.count("proposes a cluster"); got < 5 || got > 40 {
-			t.Errorf("proposed %d plans in 10 minutes, want 5 to 40", got)
-		}
-		shards = 1
-		c.Close(2)
-		c.Restart(2)
-		for i := range 2 { // they pause after the refusals
-			c.Close(i)
-			c.Restart(i)
-		}
-		c.AwaitReady()
-	})
-}
-
 // A founder that is lost before it stored the plan does not count, also when another founder comes back at its address (case 69).
 func TestFounding_AddressOfLostFounder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

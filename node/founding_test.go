@@ -100,6 +100,7 @@ func TestFounding_Answer(t *testing.T) {
 		"the cluster of the plan":   {before: func(_ *testing.T, n *Node, p *wire.Plan) { n.founding.adopt(p) }, stored: true, founded: true},
 		"a plan without this node":  {before: func(_ *testing.T, n *Node, p *wire.Plan) { replaceNode(p, n.ID(), uuid.NewString()) }},
 		"another number of shards":  {before: func(_ *testing.T, n *Node, _ *wire.Plan) { n.c.Shards = 3 }},
+		"another goal of replicas":  {before: func(_ *testing.T, n *Node, _ *wire.Plan) { n.c.Replicas = 5 }},
 		"another Bootstrap":         {before: func(_ *testing.T, n *Node, _ *wire.Plan) { n.c.Bootstrap = 5 }},
 		"no Bootstrap":              {before: func(_ *testing.T, n *Node, _ *wire.Plan) { n.c.Bootstrap = 0 }},
 		"a format that is too new":  {before: func(_ *testing.T, _ *Node, p *wire.Plan) { p.Format = 99 }},

@@ -236,32 +236,6 @@ func TestOpen_DirUnusable(t *testing.T) {
 	}
 }
 
-// What is written at the founding stays: a Config that contradicts it is refused with both values, one that does not carries on
-// (cases 111 and 117).
-func TestOpen_OtherConfig(t *testing.T) {
-	dir := usedDir(t)
-	c := realConfig(dir)
-	c.Shards = 7
-	_, err := node.Open(t.Context(), c)
-	for _, part := range []string{"Config.Shards = 7", "founded with 1"} {
-		if !errors.Is(err, node.ErrInvalid) || !strings.Contains(err.Error(), part) {
-			t.Errorf("other number of shards: got %v, want ErrInvalid with %q", err, part)
-		}
-	}
-	before := openReal(t, realConfig(dir))
-	cluster, id := before.Status().Cluster, before.ID()
-	closeReal(t, before)
-	c = realConfig(dir)
-	c.Name, c.Shards, c.Replicas, c.Bootstrap, c.SessionTTL = "renamed", 0, 5, 7, time.Minute
-	n := openReal(t, c)
-	if err := n.Ready(t.Context()); err != nil {
-		t.Fatalf("ready: %v", err)
-	}
-	if s := n.Status(); cluster != "" && s.Cluster != cluster || s.ID != id || s.Name != "renamed" || s.Incarnation < 3 {
-		t.Errorf("after the change: %+v, want node %s of cluster %s", s, id, cluster)
-	}
-}
-
 // A directory is one node's at a time, in one process and in several.
 func TestOpen_DirLocked(t *testing.T) {
 	if dir := os.Getenv("OARLOCK_TEST_DIR"); dir != "" { // the other process

@@ -62,7 +62,9 @@ func (n *Node) join(plan *wire.Plan) error {
 	}); err != nil {
 		return fmt.Errorf("note that replicas run: %w", err)
 	}
-	if err := n.net.gossip.Update(func(r *membership.Record) { r.Cluster, r.Founder = plan.GetCluster(), 0 }); err != nil {
+	if err := n.net.gossip.Update(func(r *membership.Record) {
+		r.Cluster, r.Founder, r.Shards, r.Replicas = plan.GetCluster(), 0, 0, 0
+	}); err != nil {
 		return fmt.Errorf("gossip the cluster: %w", err)
 	}
 	n.begun(cl)

@@ -104,7 +104,7 @@ func (n *Node) openNetwork(ctx context.Context) error {
 	if n.home.id.Founded {
 		self.Cluster = n.home.plan.GetCluster()
 	} else {
-		self.Founder = n.c.Bootstrap
+		self.Founder, self.Shards, self.Replicas = n.c.Bootstrap, uint32(n.c.shards()), uint32(n.c.replicas())
 	}
 	n.net.gossip, err = membership.Open(membership.Config{
 		Self:       self,

@@ -17,20 +17,17 @@ const minFormat = 1
 
 // newPlan lays out a cluster over the given nodes.
 func newPlan(c Config, format uint32, nodes []string) *wire.Plan {
-	shards := c.Shards
-	if shards == 0 {
-		shards = defaultShards
-	}
+	shards := c.shards()
 	p := &wire.Plan{
 		Id:       uuid.NewString(),
 		Cluster:  uuid.NewString(),
 		Format:   format,
 		Shards:   uint32(shards),
-		Replicas: uint32(c.Replicas),
+		Replicas: uint32(c.replicas()),
 		Nodes:    nodes,
 		Proposer: nodes[0],
 	}
-	copies := min(c.Replicas, len(nodes))
+	copies := min(c.replicas(), len(nodes))
 	if copies%2 == 0 {
 		copies--
 	}
@@ -69,16 +66,22 @@ func checkPlan(p *wire.Plan) error {
 
 // matches says what of the config contradicts a cluster's plan.
 func (c Config) matches(p *wire.Plan) error {
-	if c.Shards != 0 && c.Shards != int(p.GetShards()) {
-		return fmt.Errorf("%w: Config.Shards = %d: the cluster was founded with %d: give that, or zero", ErrInvalid, c.Shards, p.GetShards())
+	var errs []error
+	for _, f := range []struct {
+		name         string
+		ours, theirs int
+	}{{"Shards", c.Shards, int(p.GetShards())}, {"Replicas", c.Replicas, int(p.GetReplicas())}} {
+		if f.ours != 0 && f.ours != f.theirs {
+			errs = append(errs, fmt.Errorf("%w: Config.%s = %d: the cluster was founded with %d: give that, or zero", ErrInvalid, f.name, f.ours, f.theirs))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// acceptable says whether this node would found the cluster of that plan.
+// acceptable says whether this node would found the cluster of that plan, which is that it would have laid out the same.
 func (f *founding) acceptable(p *wire.Plan) bool {
 	return f.n.c.Bootstrap > 0 && f.n.c.Bootstrap == len(p.GetNodes()) && slices.Contains(p.GetNodes(), f.n.ID()) &&
-		f.n.c.matches(p) == nil && p.GetFormat() >= minFormat && p.GetFormat() <= f.n.maxFormat()
+		f.n.c.shards() == int(p.GetShards()) && f.n.c.replicas() == int(p.GetReplicas()) && p.GetFormat() >= minFormat && p.GetFormat() <= f.n.maxFormat()
 }
 
 // ForgetPlan drops the founding plan that is stored in dir, whose node must not be running, so that the node can found or join another

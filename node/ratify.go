@@ -42,7 +42,7 @@ func (f *founding) complete(ctx context.Context, plan *wire.Plan) *wire.Plan {
 		case a.reply != nil:
 			refused = true
 			if a.reply.GetPlan() == nil {
-				f.obstacle("a founder refuses the plan: give all the same Bootstrap and Shards, and run like binaries", "peer", a.node)
+				f.obstacle("a founder refuses the plan: give all the same Bootstrap, Shards and Replicas, and run like binaries", "peer", a.node)
 			}
 		}
 	}
