@@ -114,16 +114,15 @@ func (f *founding) obstacle(msg string, kv ...any) {
 
 // joinFounded joins the cluster that gossip knows of. heard says that it knows of any, reached or not: then this node founds none.
 func (f *founding) joinFounded(ctx context.Context) (plan *wire.Plan, heard bool) {
-	var members []membership.Member
+	var members, gone []membership.Member
 	clusters := map[string]bool{}
-	for _, m := range f.n.net.gossip.Members() {
-		if m.Cluster == "" || m.ID == f.n.ID() {
-			continue
-		}
+	for _, m := range f.founded() {
 		heard = true
 		if m.State == membership.Alive {
 			members = append(members, m)
 			clusters[m.Cluster] = true
+		} else {
+			gone = append(gone, m)
 		}
 	}
 	if len(clusters) > 1 {
@@ -139,10 +138,20 @@ func (f *founding) joinFounded(ctx context.Context) (plan *wire.Plan, heard bool
 			return f.adopt(reply.GetPlan()), true
 		}
 	}
-	if len(members) > 0 {
+	switch {
+	case len(members) > 0:
 		f.obstacle("knows of a cluster and cannot reach it", "peer", members[0].Name, "addr", members[0].Addr)
+	case len(gone) > 0:
+		f.obstacle("has heard of a cluster that is gone: start one of its nodes, or restart all nodes that carry Bootstrap to found another", "peer", gone[0].Name, "addr", gone[0].Addr, "state", gone[0].State.String())
 	}
 	return nil, heard
+}
+
+// founded are the members of clusters that gossip knows of, alive or gone. A node that has none founds none of them: the disks of those that are gone
+// may be all that is left of their cluster. Gossip forgets who left after an hour and who failed after three days, and a process
+// that starts knows nobody that is gone.
+func (f *founding) founded() []membership.Member {
+	return slices.DeleteFunc(f.n.net.gossip.Members(), func(m membership.Member) bool { return m.Cluster == "" || m.ID == f.n.ID() })
 }
 
 // adopt makes the cluster of a plan this node's, for ever. Whatever plan was stored before is dropped.

@@ -65,7 +65,8 @@ type Config struct {
 	Join []string
 	// Bootstrap is how many nodes found a cluster: 1, or at least Replicas, and more than half of the nodes that carry it.
 	// When that many nodes that carry the same number see each other and none knows of a cluster, they found one. Zero:
-	// only join. A node that belongs to a cluster ignores it; once founded, deploy with zero.
+	// only join. A node that belongs to a cluster ignores it; once founded, deploy with zero. A cluster counts as known for an hour
+	// after the last of its nodes left, and for three days after it failed; a node that is restarted meanwhile does not know it.
 	Bootstrap int
 	// Shards is the number of shards when founding, 1 to 512, zero for 16. It is fixed then. A node that joins leaves it zero
 	// or gives the cluster's number.

@@ -138,41 +138,108 @@ func wantForeign(t *testing.T, a, b *Node) {
 	refused("renew", wire.MethodRenew, &wire.RenewRequest{Header: h, Sessions: []*wire.SessionRef{{Shard: 1, Session: 1}}})
 }
 
-// A node that hears of a cluster founds none, also when enough others carry Bootstrap and the cluster cannot be reached (case 83).
+// rumour starts a member of a cluster that gossips and answers nothing else. stop ends it, with a farewell or without.
+func rumour(t *testing.T, net *memnet.Network, addr string) (stop func(farewell bool)) {
+	t.Helper()
+	e, err := net.Listen(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := membership.Open(membership.Config{
+		Self:      membership.Record{ID: uuid.NewString(), Addr: addr, Incarnation: 1, Nonce: 1, Cluster: uuid.NewString(), MinVersion: 1, MaxVersion: 1},
+		Transport: e,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(farewell bool) {
+		end := known.Close
+		if farewell {
+			end = func() error { return known.Leave(t.Context()) }
+		}
+		if err := errors.Join(end(), e.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Nodes that heard of a cluster found none, also when enough carry Bootstrap, the cluster cannot be reached, and its only node has failed
+// since; they say why. A node that started later, and does not know, founds none with them. When all are restarted they found
+// (cases 83 and 114).
 func TestFounding_HeardOfCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memnet.New(memnet.Options{Delay: time.Millisecond})
-		e, err := net.Listen(memAddr(9))
-		if err != nil {
-			t.Fatal(err)
-		}
-		known, err := membership.Open(membership.Config{ // a member that gossips and answers nothing else
-			Self:      membership.Record{ID: uuid.NewString(), Addr: memAddr(9), Incarnation: 1, Nonce: 1, Cluster: uuid.NewString(), MinVersion: 1, MaxVersion: 1},
-			Transport: e,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stop := rumour(t, net, memAddr(9))
 		var log memo
+		machines := []*machine{newMachine(t, net), newMachine(t, net), newMachine(t, net)}
 		var nodes []*Node
-		for i := range 3 {
-			nodes = append(nodes, newMachine(t, net).open(t, memAddr(i), func(c *Config) {
-				c.Bootstrap, c.Logger, c.Join = 3, log.logger(), []string{memAddr(9)}
+		open := func(i int) {
+			nodes = append(nodes, machines[i].open(t, memAddr(i), func(c *Config) {
+				c.Bootstrap, c.Logger, c.Join = 3, log.logger(), []string{memAddr(9), memAddr(0), memAddr(1)}
 			}))
 		}
+		wantNone := func(when string) {
+			t.Helper()
+			for _, n := range nodes {
+				if s := n.Status(); s.Cluster != "" {
+					t.Errorf("%s: %s founded %q", when, n.Addr(), s.Cluster)
+				}
+			}
+		}
+		open(0)
+		open(1)
 		time.Sleep(30 * time.Second)
 		if !log.has("knows of a cluster and cannot reach it") {
 			t.Error("the cluster that cannot be reached was not logged")
 		}
-		if err := errors.Join(known.Close(), e.Close()); err != nil {
-			t.Fatal(err)
+		stop(false)
+		time.Sleep(30 * time.Second)
+		if !log.has("has heard of a cluster that is gone") {
+			t.Error("the cluster that is gone was not logged")
 		}
-		time.Sleep(30 * time.Second) // now gossip counts it as failed
+		for range 8 { // one of the processes is likely to be the one that would propose
+			open(2)
+			time.Sleep(10 * time.Second)
+			wantNone("one does not know")
+			mustClose(t, nodes[2])
+			nodes = nodes[:2]
+			machines[2] = newMachine(t, net)
+			time.Sleep(10 * time.Second)
+		}
+		mustClose(t, nodes[0])
+		mustClose(t, nodes[1])
+		nodes = nil
+		time.Sleep(20 * time.Second)
+		for i := range machines {
+			open(i)
+		}
+		awaitReady(t, nodes...)
+	})
+}
+
+// Nodes that know of a cluster whose last node left found another after an hour, and not before, with a node that never knew it.
+func TestFounding_ForgetsCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memnet.New(memnet.Options{Delay: time.Millisecond})
+		stop := rumour(t, net, memAddr(9))
+		var nodes []*Node
+		open := func(i int) {
+			nodes = append(nodes, newMachine(t, net).open(t, memAddr(i), func(c *Config) { c.Bootstrap, c.Join = 3, []string{memAddr(9), memAddr(0)} }))
+		}
+		open(0)
+		open(1)
+		time.Sleep(10 * time.Second)
+		stop(true)
+		time.Sleep(57 * time.Minute)
+		open(2)
+		time.Sleep(2 * time.Minute)
 		for _, n := range nodes {
-			if s := n.Status(); s.Cluster != "" || len(s.Pending) > 0 {
-				t.Errorf("%s: founds %q with %v", n.Addr(), s.Cluster, s.Pending)
+			if s := n.Status(); s.Cluster != "" {
+				t.Errorf("%s founded %s while it was known", n.Addr(), s.Cluster)
 			}
 		}
+		time.Sleep(2 * time.Minute)
+		awaitReady(t, nodes...)
 	})
 }
 

@@ -60,7 +60,7 @@ func afterCrash(t *testing.T, fs *vfs.MemFS) *home {
 
 func ask(t *testing.T, n *Node, p *wire.Plan) *wire.PlanReply {
 	t.Helper()
-	r, err := n.founding.answer(&wire.PlanRequest{Plan: p})
+	r, err := n.founding.answer(&wire.PlanRequest{Plan: p}, false)
 	if err != nil {
 		t.Fatalf("answer: %v", err)
 	}
@@ -138,6 +138,28 @@ func replaceNode(p *wire.Plan, old, id string) {
 	}
 }
 
+// A node that knows of a cluster stores no plan, and does not refuse it either: the answer is open. What it answered before stays.
+func TestFounding_AnswerHeard(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	n := founder(t, fs)
+	p, q := planFor(n), planFor(n)
+	if r, err := n.founding.answer(&wire.PlanRequest{Plan: p}, true); err == nil {
+		t.Errorf("got %v, want an error", r)
+	}
+	if h := afterCrash(t, fs); h.plan != nil || len(h.id.Refused) > 0 {
+		t.Errorf("stored %v, refused %v", h.plan, h.id.Refused)
+	}
+	if !ask(t, n, p).GetStored() {
+		t.Error("it is refused when the cluster is forgotten")
+	}
+	if r, err := n.founding.answer(&wire.PlanRequest{Plan: p}, true); err != nil || !r.GetStored() {
+		t.Errorf("the stored plan: got %v, %v", r, err)
+	}
+	if r, err := n.founding.answer(&wire.PlanRequest{Plan: q}, true); err != nil || r.GetStored() || r.GetPlan().GetId() != p.GetId() {
+		t.Errorf("another plan: got %v, %v, want a refusal with the stored one", r, err)
+	}
+}
+
 // Whatever is asked, dropped and crashed in whatever order: a plan that was refused is never stored later, one that was stored stays so
 // until it is dropped, and never are two stored at a time.
 func TestFounding_AnswerAnyOrder(t *testing.T) {
@@ -193,7 +215,7 @@ func TestFounding_AnswerDiskFails(t *testing.T) {
 			n := founder(t, errorfs.Wrap(fs, toggle))
 			p := planFor(n)
 			toggle.On()
-			if r, err := n.founding.answer(&wire.PlanRequest{Plan: p}); err == nil {
+			if r, err := n.founding.answer(&wire.PlanRequest{Plan: p}, false); err == nil {
 				t.Errorf("answer without a disk: got %v, want an error", r)
 			}
 			<-n.Done()
@@ -243,11 +265,11 @@ func TestFounding_AnswerBadPlan(t *testing.T) {
 	for name, change := range badPlans() {
 		p := planFor(n)
 		change(p)
-		if r, err := n.founding.answer(&wire.PlanRequest{Plan: p}); err == nil {
+		if r, err := n.founding.answer(&wire.PlanRequest{Plan: p}, false); err == nil {
 			t.Errorf("%s: got %v, want an error", name, r)
 		}
 	}
-	if _, err := n.founding.answer(&wire.PlanRequest{}); err == nil {
+	if _, err := n.founding.answer(&wire.PlanRequest{}, false); err == nil {
 		t.Error("no plan: got nil, want an error")
 	}
 	if d := cmp.Diff(before, n.home.id); d != "" {

@@ -75,9 +75,10 @@ func (f *founding) drop(plan *wire.Plan) {
 	f.next = time.Now().Add(f.pause)
 }
 
-// answer is the reply to a request to store a plan. What it says is on disk.
-func (f *founding) answer(q *wire.PlanRequest) (*wire.PlanReply, error) {
-	plan := q.GetPlan()
+// answer is the reply to a request to store a plan. What it says is on disk. heard says that this node knows of a cluster: then it stores none,
+// and does not say that it never will.
+func (f *founding) answer(q *wire.PlanRequest, heard bool) (*wire.PlanReply, error) {
+	plan, held := q.GetPlan(), false
 	if checkPlan(plan) != nil {
 		return nil, invalidRequest(wire.MethodPlan)
 	}
@@ -93,6 +94,9 @@ func (f *founding) answer(q *wire.PlanRequest) (*wire.PlanReply, error) {
 		case slices.Contains(h.id.Refused, plan.GetId()):
 			reply.Plan = h.plan
 			return false
+		case h.plan == nil && f.acceptable(plan) && heard:
+			held = true
+			return false
 		case h.plan == nil && f.acceptable(plan):
 			h.plan, reply.Stored = plan, true
 		default:
@@ -104,6 +108,9 @@ func (f *founding) answer(q *wire.PlanRequest) (*wire.PlanReply, error) {
 	if err != nil {
 		f.n.fail(fmt.Errorf("store founding plan: %w", err))
 		return nil, &rpc.RemoteError{Code: wire.CodeClosing, Text: "the plan cannot be stored"}
+	}
+	if held {
+		return nil, &rpc.RemoteError{Code: wire.CodeClosing, Text: "a cluster is known here"}
 	}
 	return reply, nil
 }

@@ -35,7 +35,9 @@ func (n *Node) serve(ctx context.Context, r rpc.Request) ([]byte, error) {
 			return n.renewHere(ctx, q), nil
 		})
 	case wire.MethodPlan:
-		return handle(n, r, func(q *wire.PlanRequest) (proto.Message, error) { return n.founding.answer(q) })
+		return handle(n, r, func(q *wire.PlanRequest) (proto.Message, error) {
+			return n.founding.answer(q, len(n.founding.founded()) > 0)
+		})
 	case wire.MethodCluster:
 		return handle(n, r, func(q *wire.ClusterRequest) (proto.Message, error) {
 			if err := n.settle(q); err != nil {
