@@ -69,15 +69,6 @@ func TestTable_State(t *testing.T) {
 			t.Errorf("after it cleared itself: got %v, want alive", got)
 		}
 	})
-	// A third node's word that an unknown member left makes no member (case 80).
-	t.Run("UnknownFarewellIsIgnored", func(t *testing.T) {
-		tab := told(t)
-		tab.departed(coded(t, claim{Record: record(2, addrOf(2)), revision: 2, leaving: true}))
-		tab.gone(uuid(2))
-		if n := len(tab.members()); n != 1 {
-			t.Errorf("got %d members, want 1", n)
-		}
-	})
 }
 
 func TestTable_Vet(t *testing.T) {
