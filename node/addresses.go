@@ -79,19 +79,27 @@ func (a *addresses) former() string {
 	return a.own
 }
 
-// update takes what is known now and writes the file if that is news.
+// update takes what is known now and writes the file if that is news. One goroutine at a time calls it.
 func (a *addresses) update(own string, peers map[string]string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.own == own && maps.Equal(a.peers, peers) {
+	if !a.take(own, peers) {
 		return nil
 	}
 	b, err := json.Marshal(addressFile{own, peers})
 	if err != nil {
 		return fmt.Errorf("encode addresses: %w", err)
 	}
-	a.own, a.peers = own, peers // also if it cannot be written: this process knows
 	return a.h.replace(addrsFile, append(b, '\n'))
+}
+
+// take says whether something is news. If it then cannot be written down, this process knows it all the same.
+func (a *addresses) take(own string, peers map[string]string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.own == own && maps.Equal(a.peers, peers) {
+		return false
+	}
+	a.own, a.peers = own, peers
+	return true
 }
 
 // merge is what to remember of peers after gossip saw members of the cluster: their present addresses, and for those that are gone the last

@@ -44,7 +44,7 @@ func (n *Node) live() {
 	}
 	err := n.join(plan)
 	switch {
-	case errors.Is(err, raft.ErrDataMissing) || errors.Is(err, raft.ErrOpenFailed):
+	case errors.Is(err, raft.ErrDataMissing) || errors.Is(err, raft.ErrForeignLog) || errors.Is(err, raft.ErrOpenFailed):
 		n.fail(fmt.Errorf("start replicas in Config.Dir = %q: restore the whole directory, or give an empty one to start as a new node: %w", n.c.Dir, err))
 	case err != nil:
 		n.fail(fmt.Errorf("start replicas in Config.Dir = %q: %w", n.c.Dir, err))

@@ -190,43 +190,6 @@ func TestCase077_LongPartition(t *testing.T) {
 	})
 }
 
-// The survivor of a cluster beside empty nodes that carry the founding's Bootstrap: no second cluster, and the survivor's data is what it
-// was. It does not matter who starts first (cases 83, 104 and 114).
-func TestCase083_WipedMajority(t *testing.T) {
-	for name, survivorFirst := range map[string]bool{"survivor first": true, "wiped first": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, &nodetest.Options{Config: func(_ int, c *node.Config) { c.Bootstrap = 3 }}, func(t *testing.T, c *nodetest.Cluster) {
-				putValues(t, c, 5)
-				want := clustersOf(c)
-				for i := range 3 {
-					c.Close(i)
-				}
-				c.Wipe(0)
-				c.Wipe(1)
-				if survivorFirst {
-					c.Restart(2)
-				}
-				c.Restart(0)
-				c.Restart(1)
-				time.Sleep(20 * time.Second)
-				if !survivorFirst {
-					if got := clustersOf(c); len(got) > 0 {
-						t.Errorf("two empty nodes founded %v", got)
-					}
-					c.Restart(2)
-					time.Sleep(20 * time.Second)
-				}
-				if got := clustersOf(c); !slices.Equal(got, want) {
-					t.Errorf("clusters: got %v, want %v", got, want)
-				}
-				if _, err := c.Node(0).ShardAt(1).Get(within(t, 5*time.Second), "k1"); !errors.Is(err, node.ErrNoQuorum) {
-					t.Errorf("get without a majority: got %v, want ErrNoQuorum", err)
-				}
-			})
-		})
-	}
-}
-
 // The disk under a node's log and state fails: its process lives, what it held is lost in time, the others go on, and it comes back
 // with a sound disk (case 105).
 func TestCase105_DiskFails(t *testing.T) {

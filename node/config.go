@@ -236,6 +236,8 @@ func (c Config) validateAddresses(p *problems) {
 			p.add("Advertise", strconv.Quote(c.Advertise), err.Error())
 		case isWildcard(host):
 			p.add("Advertise", strconv.Quote(c.Advertise), "give an address that peers can reach, not a wildcard")
+		case isMany(host):
+			p.add("Advertise", strconv.Quote(c.Advertise), "give the address of one node, not a multicast or broadcast address")
 		case !isLoopback(host) && !c.Insecure:
 			p.add("Advertise", strconv.Quote(c.Advertise), "advertise loopback, or set Insecure on a network that you trust")
 		}
@@ -309,6 +311,11 @@ func splitAddr(a string) (host string, port int, err error) {
 func isWildcard(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
+}
+
+func isMany(host string) bool {
+	ip := net.ParseIP(host)
+	return ip != nil && (ip.IsMulticast() || ip.Equal(net.IPv4bcast))
 }
 
 func isLoopback(host string) bool {

@@ -28,7 +28,7 @@ type storm struct {
 }
 
 // Founding under storms: never more than one cluster, and one in the end (case 84).
-func TestFounding_Storm(t *testing.T) {
+func TestCase084_FoundingStorm(t *testing.T) {
 	for _, s := range []storm{{nodes: 3, bootstrap: 3}, {nodes: 5, bootstrap: 3}, {nodes: 5, bootstrap: 5}} {
 		for seed := range nightly(10, 100) {
 			t.Run(fmt.Sprintf("%dOf%d/%d", s.bootstrap, s.nodes, seed), func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,12 +111,17 @@ func badDirs(other string) map[string]badDir {
 		"state lost":         {remove("state"), []string{"state", "restore the whole directory"}},
 		"state emptied":      {empty("state"), []string{"state", "restore the whole directory"}},
 		"state garbage":      {garbage("state"), []string{"state", "restore the whole directory"}},
-		"another's state": {func(t *testing.T, dir string) {
-			remove("state")(t, dir)
-			if err := os.CopyFS(filepath.Join(dir, "state"), os.DirFS(filepath.Join(other, "state"))); err != nil {
+		"in use":             {func(t *testing.T, dir string) { openReal(t, realConfig(dir)) }, []string{"directory is in use", "stop the other process"}},
+		"in use by a copy": {func(t *testing.T, dir string) {
+			writeFile(t, filepath.Join(dir, "COPIED"), "")
+		}, []string{"directory is in use", "one of two copies", "delete the file COPIED"}},
+		"identity is a directory": {func(t *testing.T, dir string) {
+			remove("node.json")(t, dir)
+			if err := os.Mkdir(filepath.Join(dir, "node.json"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"Config.Dir = ", "its state is node", "restore the whole directory"}},
+		}, []string{"node.json"}},
+		"another's state": {replace("state", other), []string{"Config.Dir = ", "its state is node", "restore the whole directory"}},
 	}
 }
 
@@ -138,6 +142,16 @@ func empty(name string) func(*testing.T, string) {
 	}
 }
 
+// replace puts another directory's name in the place of this one's.
+func replace(name, other string) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		remove(name)(t, dir)
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(other, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // garbage overwrites every file below name.
 func garbage(name string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
@@ -153,9 +167,9 @@ func garbage(name string) func(*testing.T, string) {
 	}
 }
 
-// A directory that is corrupt, of another node or of a newer binary gives one clear error at Open, and nothing is left behind: neither
-// the lock nor the port (case 119).
-func TestOpen_BadDir(t *testing.T) {
+// A directory that is corrupt, of another node or cluster or of a newer binary, in use or marked as a copy gives one clear error at Open
+// within a second, and nothing is left behind: neither the lock nor the port. An empty one is a new node's (case 119).
+func TestCase119_WrongDirectory(t *testing.T) {
 	good, other := usedDir(t), usedDir(t)
 	free := openReal(t, realConfig(t.TempDir()))
 	addr := free.Addr()
@@ -169,17 +183,16 @@ func TestOpen_BadDir(t *testing.T) {
 			b.spoil(t, dir)
 			c := realConfig(dir)
 			c.Bind = addr
-			for range 2 { // the second finds nothing locked or bound by the first
+			fastest := time.Hour
+			for range 3 { // the next finds nothing locked or bound by the one before
 				began := time.Now()
 				n, err := node.Open(t.Context(), c)
 				if err == nil {
 					closeReal(t, n)
 					t.Fatal("open: got nil, want an error")
 				}
-				if took := time.Since(began); took > 5*time.Second {
-					t.Errorf("open took %v", took)
-				}
-				if errors.Is(err, node.ErrDirLocked) {
+				fastest = min(fastest, time.Since(began))
+				if locked := strings.HasPrefix(name, "in use"); errors.Is(err, node.ErrDirLocked) != locked || errors.Is(err, node.ErrInvalid) && locked {
 					t.Errorf("open: got %v", err)
 				}
 				for _, part := range append(b.want, dir) {
@@ -188,17 +201,26 @@ func TestOpen_BadDir(t *testing.T) {
 					}
 				}
 			}
+			if fastest > time.Second { // a busy machine may hold up one or two
+				t.Errorf("open took %v at least, want 1 s at most", fastest)
+			}
 		})
 	}
 	c := realConfig(good)
 	c.Bind = addr
-	openReal(t, c) // the copies left it alone
+	was := openReal(t, c) // the copies left it alone
+	closeReal(t, was)
+	c.Dir = filepath.Join(t.TempDir(), "empty")
+	if n := openReal(t, c); n.ID() == was.ID() || n.Status().Incarnation != 1 {
+		t.Errorf("an empty directory at a known address is node %s, start %d", n.ID(), n.Status().Incarnation)
+	}
 }
 
-// A Raft log that is lost or damaged is found when the replicas start: the node fails with a clear error, and its process lives.
-func TestOpen_BadLog(t *testing.T) {
-	good := usedDir(t)
-	for name, spoil := range map[string]func(*testing.T, string){"lost": remove("raft"), "emptied": empty("raft"), "garbage": garbage("raft")} {
+// A Raft log that is lost, damaged or another cluster's is found when the replicas start: the node fails with a clear error, and its
+// process lives (case 119).
+func TestCase119_WrongLog(t *testing.T) {
+	good, other := usedDir(t), usedDir(t)
+	for name, spoil := range map[string]func(*testing.T, string){"lost": remove("raft"), "emptied": empty("raft"), "garbage": garbage("raft"), "another's": replace("raft", other)} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "dir")
 			if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
@@ -276,28 +298,6 @@ func TestOpen_BadAddress(t *testing.T) {
 		}
 	}
 	openReal(t, realConfig(dir))
-}
-
-// A wildcard bind is reached at Config.Advertise, with the port that port 0 became (cases 110 and 112).
-func TestOpen_Wildcard(t *testing.T) {
-	for _, bind := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
-		c := realConfig(t.TempDir())
-		c.Bind, c.Advertise, c.Insecure, c.Bootstrap = bind, "127.0.0.1:0", true, 1
-		founder := openReal(t, c)
-		host, port, err := net.SplitHostPort(founder.Addr())
-		if err != nil || host != "127.0.0.1" || port == "0" {
-			t.Errorf("bind %q: reached at %q, want 127.0.0.1 and the port bound", bind, founder.Addr())
-		}
-		c = realConfig(t.TempDir())
-		c.Join, c.Bootstrap = []string{founder.Addr()}, 0
-		guest := openReal(t, c)
-		if err := guest.Ready(t.Context()); err != nil {
-			t.Fatalf("bind %q: ready: %v", bind, err)
-		}
-		if _, err := guest.ShardAt(1).Put(t.Context(), "k", nil, nil); err != nil {
-			t.Errorf("bind %q: put through the wildcard: %v", bind, err)
-		}
-	}
 }
 
 // Files that change the Raft library's settings behind our back are warned of.

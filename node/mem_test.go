@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +51,12 @@ func (m *machine) env() *env.Env {
 		RaftFS: m.raft,
 		BootID: "boot",
 		Listen: func(bind, _ string, _ hclog.Logger) (transport.Transport, error) { return m.net.Listen(bind) },
-		Lookup: func(_ context.Context, host string) ([]string, error) { return []string{host}, nil },
+		Lookup: func(_ context.Context, host string) ([]string, error) {
+			if strings.HasSuffix(host, ".invalid") {
+				return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+			}
+			return []string{host}, nil
+		},
 	}
 }
 

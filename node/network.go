@@ -135,6 +135,20 @@ func (n *Node) advertise() (string, error) {
 	return net.JoinHostPort(ip, strconv.Itoa(0)), nil
 }
 
+// checkAdvertised warns if the name that peers are to reach this node at does not resolve here: it may come to, but as long as it does not
+// nobody finds the node.
+func (n *Node) checkAdvertised(ctx context.Context) {
+	host, _, err := net.SplitHostPort(n.Addr())
+	if err != nil || net.ParseIP(host) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.c.RequestTimeout)
+	defer cancel()
+	if _, err := n.env.Lookup(ctx, host); err != nil && ctx.Err() == nil {
+		n.log.Warn("Config.Advertise does not resolve: peers cannot find this node", "addr", n.Addr(), "err", err)
+	}
+}
+
 // randomAttempt is where a process's numbers start that must differ from those of every other process.
 func randomAttempt() uint64 {
 	var b [8]byte

@@ -109,6 +109,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		return nil, errors.Join(fmt.Errorf("open node: %w", err), n.Close())
 	}
 	n.life.tasks.spawn(n.live)
+	n.life.tasks.spawn(func() { n.checkAdvertised(n.life.ctx) }) // stops when looked up, or when the node ends
 	if e.Inspect != nil {
 		e.Inspect(inspector{n})
 	}

@@ -89,7 +89,8 @@ func (c *Cluster) Wipe(i int) {
 	m.disk.wipe()
 }
 
-// Clone makes a further node, which is down, whose disk is a copy of that of node i, and returns its index. Restart starts it.
+// Clone makes a further node, which is down, whose disk is a copy of that of node i, and returns its index. Restart starts it,
+// TryRestart where the copy is to be refused.
 func (c *Cluster) Clone(i int) int {
 	c.t.Helper()
 	from, to := c.member(i), c.grow()

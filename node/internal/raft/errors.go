@@ -13,6 +13,8 @@ var (
 	// ErrDataMissing: the replica ran here before and its Raft log is gone. Starting it anew could lose acknowledged
 	// entries, since it would vote again without knowing what it voted for.
 	ErrDataMissing = errors.New("raft log of a known replica is missing")
+	// ErrForeignLog: the Raft log is another node's or another cluster's.
+	ErrForeignLog = errors.New("raft log is of another node or cluster")
 	// ErrOpenFailed: the Raft library gave up without saying why; its log says more.
 	ErrOpenFailed = errors.New("raft host did not start")
 )

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,12 +110,25 @@ func Open(c Config) (h *Host, err error) {
 		return nil, err
 	}
 	if h.nh, err = dragonboat.NewNodeHost(nc); err != nil {
+		if foreignLog(err) {
+			err = fmt.Errorf("%w: %w", ErrForeignLog, err)
+		}
 		return nil, fmt.Errorf("open raft log in %s: %w", c.Dir, err)
 	}
 	if h.nh == nil { // it swallows panics of its own that are no errors
 		return nil, fmt.Errorf("open raft log in %s: %w", c.Dir, ErrOpenFailed)
 	}
 	return h, nil
+}
+
+// foreignLog says whether dragonboat refused a directory for whose it is. Its errors for that cannot be named from here.
+func foreignLog(err error) bool {
+	for _, text := range []string{"NodeHostID changed", "deployment ID changed"} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
 }
 
 // prepareDir makes the directory of a machine that was renamed fit.
