@@ -51,7 +51,8 @@ type Config struct {
 	// node's identity is a UUID in Dir.
 	Name string
 	// Dir is the node's directory, made if it does not exist. It must be on a local disk whose sync can be trusted, and
-	// belong to this node alone: a copy of it must never be started.
+	// belong to this node alone: a copy of it must never be started, and is refused with ErrDirLocked once another node or the
+	// original notices.
 	Dir string
 	// Bind is the host:port to listen on: one TCP and one UDP port of the same number. Port 0 picks a free one. A wildcard
 	// host needs Advertise, unless the machine has just one address that is not loopback.

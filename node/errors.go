@@ -39,7 +39,8 @@ var (
 	ErrNoQuorum = errors.New("no owner with a majority was reached")
 	// ErrForeignCluster: the peer or the directory belongs to another cluster.
 	ErrForeignCluster = errors.New("foreign cluster")
-	// ErrDirLocked: another process, or another node of this one, uses the directory.
+	// ErrDirLocked: another process, or another node of this one, uses the directory or a copy of it. A node that finds out while it
+	// runs fails with it, and a file COPIED in its directory forbids further starts until an operator decides which copy to keep.
 	ErrDirLocked = errors.New("directory is in use")
 	// ErrRemoved: this node was removed from its cluster.
 	ErrRemoved = errors.New("node was removed from its cluster")
