@@ -25,12 +25,14 @@ const gossipEnd = 15 * time.Second
 type machine struct {
 	net  *memnet.Network
 	fs   vfs.FS
-	raft raftvfs.FS
+	log  logDisk
+	raft raftvfs.FS // log, with faults
 }
 
 func newMachine(t *testing.T, net *memnet.Network) *machine {
 	t.Cleanup(func() { time.Sleep(gossipEnd) })
-	return &machine{net: net, fs: vfs.NewMem(), raft: raftvfs.Wrap(logDisk{raftvfs.NewMem()}, noFault{})}
+	log := logDisk{raftvfs.NewMem()}
+	return &machine{net: net, fs: vfs.NewMem(), log: log, raft: raftvfs.Wrap(log, noFault{})}
 }
 
 // logDisk is a file system in memory that tells its size, which the log's store asks for.
