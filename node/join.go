@@ -41,7 +41,8 @@ func (n *Node) join(plan *wire.Plan) error {
 				cl.groups[shard].local.leaderChanged()
 			}
 		},
-		Logger: n.log,
+		Logger:          n.log,
+		SnapshotEntries: n.env.SnapshotEntries,
 	})
 	if err != nil {
 		return err

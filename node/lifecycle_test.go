@@ -54,6 +54,22 @@ func (c *callers) call() {
 	c.loop("own", func(ctx context.Context) error {
 		return c.n.Own(ctx, nil, func(ctx context.Context, _ node.Ownership) error { <-ctx.Done(); return ctx.Err() })
 	})
+	c.loop("observe", func(ctx context.Context) error {
+		for _, err := range s.Observe(ctx, "nobody") {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.loop("watch owners", func(ctx context.Context) error {
+		for _, err := range c.n.WatchOwners(ctx) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	c.loop("watch members", func(ctx context.Context) error {
 		for _, err := range c.n.WatchMembers(ctx) {
 			if err != nil {
@@ -208,7 +224,7 @@ func TestCase151_RealSockets(t *testing.T) {
 	c.Bind = n.Addr()
 	closeReal(t, n)
 	before := openFiles(t)
-	for range nightly(12, 40) {
+	for range nightly(12, 200) {
 		n, err := node.Open(t.Context(), c)
 		if err != nil {
 			t.Fatalf("open again: %v", err)

@@ -42,6 +42,9 @@ type Env struct {
 	// MaxFormat is the newest cluster format version this binary speaks; 0: the newest it was built with. Tests of
 	// mixed versions set it.
 	MaxFormat uint32
+	// SnapshotEntries is after how many entries of a shard its state is snapshotted and its log compacted; 0: 50,000. Tests of
+	// replicas that come too late for the log make it small.
+	SnapshotEntries uint64
 	// Inspect, if set, is called by Open with a look into the node. Tests compare replicas with it.
 	Inspect func(Inspector)
 	// Raft, if set, stands between the node's ownerships and the Raft library. Tests hold and lose there what a slow machine

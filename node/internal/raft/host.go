@@ -43,6 +43,8 @@ type Config struct {
 	// Leader is called when what is published of a shard's leader changes. It is a hint; it must not block.
 	Leader func(shard uint64)
 	Logger hclog.Logger
+	// SnapshotEntries is after how many entries a shard's state is snapshotted; 0: 50,000. A tenth of it is kept of the log.
+	SnapshotEntries uint64
 }
 
 // A Host runs Raft replicas. It is safe for concurrent use.
@@ -182,6 +184,10 @@ func (h *Host) Start(shard, replica uint64, members map[uint64]string, known boo
 		return fmt.Errorf("shard %d replica %d: %w", shard, replica, ErrDataMissing)
 	}
 	election := max(h.c.ElectionTimeout/h.tick, 10)
+	every := h.c.SnapshotEntries
+	if every == 0 {
+		every = 50_000
+	}
 	rc := config.Config{
 		ReplicaID:           replica,
 		ShardID:             shard,
@@ -190,8 +196,8 @@ func (h *Host) Start(shard, replica uint64, members map[uint64]string, known boo
 		OrderedConfigChange: true,
 		ElectionRTT:         uint64(election),
 		HeartbeatRTT:        max(uint64(election/10), 1),
-		SnapshotEntries:     50_000,
-		CompactionOverhead:  5_000,
+		SnapshotEntries:     every,
+		CompactionOverhead:  every / 10,
 		MaxInMemLogSize:     64 << 20,
 	}
 	defer func() {
