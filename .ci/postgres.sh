@@ -14,11 +14,12 @@ postgres_bin() {
 	[ -n "$found" ] && [ -x "$found/initdb" ] && [ -x "$found/pg_ctl" ] && echo "$found"
 }
 
-# postgres_install needs root and Debian. The package would start a server of its own: policy-rc.d keeps it from that.
-postgres_install() {
-	local policy=/usr/sbin/policy-rc.d ours= status=0
+# debian_install installs a package of a server. It needs root and Debian. The package would start a server of its own: policy-rc.d keeps it
+# from that.
+debian_install() {
+	local package=$1 log=$2 policy=/usr/sbin/policy-rc.d ours= status=0
 	[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-	echo "--- postgres: installing Debian's postgresql (a minute, once)"
+	echo "--- $package: installing Debian's package (a minute, once)"
 	if [ ! -e "$policy" ]; then
 		printf '#!/bin/sh\nexit 101\n' >"$policy"
 		chmod 755 "$policy"
@@ -27,8 +28,8 @@ postgres_install() {
 	export DEBIAN_FRONTEND=noninteractive
 	{
 		timeout 2m apt-get update -q
-		timeout 5m apt-get install -y -q --no-install-recommends postgresql
-	} >"$postgres_log" 2>&1 </dev/null || status=1
+		timeout 5m apt-get install -y -q --no-install-recommends "$package"
+	} >"$log" 2>&1 </dev/null || status=1
 	[ -z "$ours" ] || rm -f "$policy"
 	return "$status"
 }
@@ -51,7 +52,7 @@ postgres_start() {
 	local bin port try
 	mkdir -p .ci/tools
 	: >"$postgres_log"
-	if ! bin=$(postgres_bin) && ! { postgres_install && bin=$(postgres_bin); }; then
+	if ! bin=$(postgres_bin) && ! { debian_install postgresql "$postgres_log" && bin=$(postgres_bin); }; then
 		postgres_left_out "it is not installed and cannot be had here" || return 1
 	fi
 	postgres_dir=$(mktemp -d)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql" // the driver of MySQL and MariaDB
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of PostgreSQL
@@ -18,8 +19,11 @@ import (
 	"github.com/oarlock/oarlock/node/fence"
 )
 
-// postgresEnv has the connection string of a PostgreSQL server that the tests may make schemas on.
-const postgresEnv = "OARLOCK_POSTGRES"
+// They have the connection strings of servers that the tests may make schemas on.
+const (
+	postgresEnv = "OARLOCK_POSTGRES"
+	mysqlEnv    = "OARLOCK_MYSQL" // of MySQL or MariaDB
+)
 
 // database is a database with a table of tokens and a log of writes, of one test alone.
 type database struct {
@@ -29,15 +33,35 @@ type database struct {
 	entry string // the statement that adds to it
 }
 
-// eachDatabase runs the test on SQLite, and on PostgreSQL if there is a server.
+// eachDatabase runs the test on SQLite, and on PostgreSQL and MySQL if there is a server.
 func eachDatabase(t *testing.T, test func(*testing.T, *database)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, sqlite(t)) })
-	dsn := os.Getenv(postgresEnv)
-	if dsn == "" {
-		t.Logf("left out on PostgreSQL: %s names no server", postgresEnv)
-		return
+	for _, server := range []struct {
+		name, env string
+		open      func(*testing.T, string) *database
+	}{{"PostgreSQL", postgresEnv, postgres}, {"MySQL", mysqlEnv, mysqlServer}} {
+		dsn := os.Getenv(server.env)
+		if dsn == "" {
+			t.Logf("left out on %s: %s names no server", server.name, server.env)
+			continue
+		}
+		t.Run(server.name, func(t *testing.T) { test(t, server.open(t, dsn)) })
 	}
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres(t, dsn)) })
+}
+
+func mysqlServer(t *testing.T, dsn string) *database {
+	d := &database{db: open(t, "mysql", dsn)}
+	schema := fmt.Sprintf("fence_%d_%d", os.Getpid(), time.Now().UnixNano())
+	if _, err := d.db.ExecContext(t.Context(), "CREATE DATABASE "+schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := d.db.ExecContext(context.Background(), "DROP DATABASE "+schema); err != nil {
+			t.Error(err)
+		}
+	})
+	d.fence, d.log = fence.SQL{Dialect: fence.MySQL, Table: schema + ".tokens"}, schema+".writes"
+	return d.setUp(t)
 }
 
 func sqlite(t *testing.T) *database {
@@ -156,6 +180,9 @@ func (d *database) wantWritten(t *testing.T, want ...uint64) {
 
 // again tells whether the database did nothing and asks to try again.
 func (d *database) again(err error) bool {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return my.Number == 1213 // deadlock
+	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "40001"
 }

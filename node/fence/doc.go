@@ -41,6 +41,8 @@
 //     refuses (412), somebody wrote in between: begin again at 1.
 //
 // The condition makes 2 and 3 one step, also for a put that was delayed on its way. All writers must do so, and every
-// delete must leave an object with the token behind: an object that is absent remembers nothing. The example ObjectStore
+// delete must leave an object with the token behind: an object that is absent remembers nothing. Some stores make the entity
+// tag of the content alone, as S3 does: there a write of the same content under a newer token leaves the tag as it was, and a late put
+// would pass. So put the token into the content too, or use a generation number if the store has one. The example ObjectStore
 // shows it whole.
 package fence

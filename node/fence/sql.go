@@ -15,7 +15,7 @@ type Dialect int
 const (
 	Postgres Dialect = iota + 1 // PostgreSQL 9.5 and what speaks as it does: parameters are $1, $2
 	SQLite                      // SQLite 3.35: parameters are ?
-	MySQL                       // MySQL and MariaDB with InnoDB: parameters are ?; not yet tested with a server
+	MySQL                       // MariaDB 10.2, MySQL 5.7 and later, with InnoDB: parameters are ?. Tested with MariaDB alone
 )
 
 // DefaultTable is the table of a SQL that names none.
@@ -53,7 +53,8 @@ func (s SQL) Setup(ctx context.Context, db *sql.DB) error {
 // Check refuses a token smaller than the highest committed for the resource, with a *StaleError: then roll tx back. Else it
 // remembers the token, if tx commits, and keeps the resource's row locked until tx ends: so others wait, until ctx ends, and
 // no writer slips in between. Call it before the transaction reads or writes anything else. Any isolation level will do; at
-// REPEATABLE READ and above PostgreSQL may also answer a conflict with a serialization error: nothing was done, try again.
+// REPEATABLE READ and above PostgreSQL may also answer a conflict with a serialization error, and MySQL at any with a deadlock (1213):
+// nothing was done, try again.
 // A holder that is paused inside its transaction keeps the row: have the database end transactions that idle.
 func (s SQL) Check(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
 	q, err := s.queries()
