@@ -77,7 +77,7 @@ func (s *Shard) acquire(ctx context.Context, r *request) (*grant, *fsmpb.Result,
 		return nil, nil, err
 	}
 	for {
-		x, implicit, err := s.grantSession(ctx, g, r.ttl)
+		x, err := s.grantSession(ctx, g, r.ttl)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s %q: %w", r.what, r.name(), err)
 		}
@@ -91,7 +91,7 @@ func (s *Shard) acquire(ctx context.Context, r *request) (*grant, *fsmpb.Result,
 			return nil, nil, gaveUp(ctx, r.what, false)
 		case !errors.Is(err, errNoSession):
 			return nil, nil, fmt.Errorf("%s %q: %w", r.what, r.name(), err)
-		case !implicit:
+		case s.in != nil, s.n.life.ctx.Err() != nil:
 			return nil, nil, fmt.Errorf("%s %q: %w", r.what, r.name(), s.n.sessionEnded())
 		case ctx.Err() != nil:
 			return nil, nil, gaveUp(ctx, r.what, false)
@@ -101,12 +101,12 @@ func (s *Shard) acquire(ctx context.Context, r *request) (*grant, *fsmpb.Result,
 }
 
 // grantSession is the session that a grant will hang on: one of its own if it has a TTL.
-func (s *Shard) grantSession(ctx context.Context, g *group, ttl time.Duration) (x *session, implicit bool, err error) {
-	if ttl == 0 {
-		return s.session(ctx, g)
+func (s *Shard) grantSession(ctx context.Context, g *group, ttl time.Duration) (*session, error) {
+	if ttl > 0 {
+		return g.sessions.openFor(ctx, s.guards, ttl)
 	}
-	x, err = g.sessions.openFor(ctx, s.guards, ttl)
-	return x, false, err
+	x, _, err := s.session(ctx, g)
+	return x, err
 }
 
 // acquisition is one Lock operation of a session, from its proposal to its grant or its undoing.
@@ -127,15 +127,22 @@ func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*grant, *fsmpb.Res
 	reply, err := a.x.g.callFor(sctx, a.r.what, op)
 	res := reply.GetResult()
 	a.behind = reply.GetBehind()
-	if err == nil && res.GetStatus() == fsmpb.Result_QUEUED {
+	queued := err == nil && res.GetStatus() == fsmpb.Result_QUEUED
+	if queued {
 		// The queue itself remembers the operation from here on: a long wait does not keep later results from being forgotten.
 		a.x.seqs.finish(a.seq)
 		res, err = a.queued(sctx)
 	}
 	switch {
+	case errors.Is(err, errNoSession) && queued: // and lost its place with the session
+		a.x.end(ErrLost)
+		return nil, nil, a.x.g.n.sessionEnded()
 	case errors.Is(err, errNoSession):
 		a.x.end(ErrLost)
 		return nil, nil, err
+	case err != nil && !queued && ctx.Err() == nil && errors.Is(err, ErrLost):
+		// It lost no place in a queue that it knew of, and what may have been done ends with the session.
+		return nil, nil, errNoSession
 	case err != nil:
 		a.undo()
 		if a.x.hold.check() != nil && (ctx.Err() == nil || errors.Is(err, ErrLost)) {

@@ -86,10 +86,12 @@ func (g *grant) guard() *fsmpb.Guard {
 // it to another before the answer is here. It may be called again after an error. What was lost or released is said without asking anybody.
 func (g *grant) release(ctx context.Context, op *fsmpb.Op) (*fsmpb.Result, error) {
 	switch {
-	case g == nil || g.released.Load():
+	case g == nil:
 		return nil, ErrNotHeld
 	case errors.Is(g.hold.strict(), ErrLost):
 		return nil, ErrLost
+	case g.released.Load():
+		return nil, ErrNotHeld
 	}
 	ctx, end, err := g.s.g.n.begin(ctx, true)
 	if err != nil {

@@ -81,13 +81,16 @@ func kindsOfHolds() []kindOfHold {
 // errGivenUp is how a run ends without completing its job.
 var errGivenUp = errors.New("given up")
 
-// acquireRun begins a run, which goes on until it is released.
+// acquireRun begins a run, which goes on until it is released or lost, or ctx ends.
 func acquireRun(ctx context.Context, s *node.Shard, name string) (held, error) {
 	began, stop, ended := make(chan *node.Run), make(chan struct{}), make(chan error, 1)
 	go func() { // stops when released, or when the run cannot begin
-		_, err := s.RunOnce(ctx, name, nil, func(_ context.Context, r *node.Run) ([]byte, error) {
+		_, err := s.RunOnce(ctx, name, nil, func(fctx context.Context, r *node.Run) ([]byte, error) {
 			began <- r
-			<-stop
+			select {
+			case <-stop:
+			case <-fctx.Done():
+			}
 			return nil, errGivenUp
 		})
 		ended <- err

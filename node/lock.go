@@ -38,7 +38,7 @@ var _ Hold = (*Lock)(nil)
 
 // Lock acquires the lock name, 1 to 1024 bytes, and waits in a fair queue while another holds it. Locks are not re-entrant: a second
 // Lock waits, also in the same goroutine, and shows as a waiter in Locks. It fails with the cause of ctx, which bounds the waiting, with ErrHeld
-// after LockOptions.Wait, ErrLost when the session was lost meanwhile, and the place in the queue with it, ErrNoQuorum, ErrFenced, ErrConflict if
+// after LockOptions.Wait, ErrLost when the session was lost in the queue, and the place with it, ErrNoQuorum, ErrFenced, ErrConflict if
 // the name is used as a semaphore, ErrInvalid, ErrTooLarge or ErrClosed. The error names who held it, as far as is known. After an error the
 // lock is not held: what may have been done is undone in the background, and the error wraps ErrUnknown.
 func (s *Shard) Lock(ctx context.Context, name string, o *LockOptions) (*Lock, error) {

@@ -245,6 +245,9 @@ func (x *Session) Close(ctx context.Context) error {
 	if x == nil || x.s == nil {
 		return fmt.Errorf("close session: %w", ErrNotHeld)
 	}
+	if errors.Is(x.s.hold.strict(), ErrLost) {
+		return fmt.Errorf("close session: %w", ErrLost)
+	}
 	ctx, end, err := x.s.g.n.begin(ctx, true)
 	if err != nil {
 		return fmt.Errorf("close session: %w", err)
