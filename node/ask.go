@@ -182,11 +182,13 @@ func (o *ownership) answer(ctx context.Context, q *wire.OwnerRequest, reply *wir
 		reply.Answer = &wire.OwnerReply_Identity{Identity: &wire.Identity{Node: o.l.g.n.ID(), Token: uint64(o.token)}}
 		return true
 	case *wire.OwnerRequest_Observe:
-		reply.Answer = &wire.OwnerReply_Leader{Leader: o.leader(ctx, ask.Observe)}
-		return true
+		leader := o.leader(ctx, ask.Observe)
+		reply.Answer = &wire.OwnerReply_Leader{Leader: leader}
+		return leader != nil
 	case *wire.OwnerRequest_Listen:
-		reply.Answer = &wire.OwnerReply_Notices{Notices: o.listen(ctx, ask.Listen)}
-		return true
+		notices := o.listen(ctx, ask.Listen)
+		reply.Answer = &wire.OwnerReply_Notices{Notices: notices}
+		return notices != nil
 	case *wire.OwnerRequest_ListLocks:
 		reply.Answer = &wire.OwnerReply_Locks{Locks: o.locks(ask.ListLocks)}
 		return true

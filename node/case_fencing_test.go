@@ -51,11 +51,14 @@ func classes() map[any]map[string]string {
 // writes are all guarded methods of a Shard, called so that they would change something.
 func writes(ctx context.Context, token node.Token) map[string]func(*node.Shard) error {
 	return map[string]func(*node.Shard) error{
-		"Put":            func(s *node.Shard) error { _, err := s.Put(ctx, "k", []byte("fenced"), nil); return err },
-		"Delete":         func(s *node.Shard) error { _, err := s.Delete(ctx, "k"); return err },
-		"CompareAndSwap": func(s *node.Shard) error { _, err := s.CompareAndSwap(ctx, "new", 0, []byte("fenced"), nil); return err },
-		"Lock":           func(s *node.Shard) error { _, err := s.Lock(ctx, "free", nil); return err },
-		"Lock, queued":   func(s *node.Shard) error { _, err := s.Lock(ctx, "held", nil); return err },
+		"Put":    func(s *node.Shard) error { _, err := s.Put(ctx, "k", []byte("fenced"), nil); return err },
+		"Delete": func(s *node.Shard) error { _, err := s.Delete(ctx, "k"); return err },
+		"CompareAndSwap": func(s *node.Shard) error {
+			_, err := s.CompareAndSwap(ctx, "new", 0, []byte("fenced"), nil)
+			return err
+		},
+		"Lock":         func(s *node.Shard) error { _, err := s.Lock(ctx, "free", nil); return err },
+		"Lock, queued": func(s *node.Shard) error { _, err := s.Lock(ctx, "held", nil); return err },
 		"Lock, own session": func(s *node.Shard) error {
 			_, err := s.Lock(ctx, "free", &node.LockOptions{TTL: time.Minute})
 			return err

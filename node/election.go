@@ -100,7 +100,8 @@ func (l *Leadership) Transfer(ctx context.Context, to string) error {
 
 // Lead runs fn while this node leads the election name, again and again: when the leadership is lost it campaigns again, and when fn fails it resigns
 // and campaigns again after 100 ms to 10 s. fn's ctx ends with the leadership; the leadership is given back only after fn returned.
-// Lead returns nil once fn returned nil, else the cause of ctx or why no campaign is possible, such as ErrClosed.
+// While the node shuts down it waits for fn up to Config.DrainTimeout, whose ctx then has the cause ErrHandedOver; if fn goes on after that the
+// leadership runs out. Lead returns nil once fn returned nil, else the cause of ctx or why no campaign is possible, such as ErrClosed.
 func (s *Shard) Lead(ctx context.Context, name string, fn func(context.Context, *Leadership) error) error {
 	if fn == nil {
 		return fmt.Errorf("lead: %w: fn is nil", ErrInvalid)
@@ -118,8 +119,11 @@ func (s *Shard) Lead(ctx context.Context, name string, fn func(context.Context, 
 		case err == nil:
 			began := time.Now()
 			lost, ferr := l.run(ctx, fn)
-			if ferr == nil && !lost {
+			switch {
+			case ferr == nil && !lost:
 				return nil
+			case s.n.leading.over():
+				return fmt.Errorf("lead %q: %w", name, ErrClosed)
 			}
 			s.n.log.Debug("leads no more", "shard", s.ID(), "token", uint64(l.Token()), "err", ferr)
 			if time.Since(began) > lastBackoff {
@@ -145,6 +149,12 @@ func (s *Shard) endless(err error) bool {
 
 // run calls fn, and resigns whatever becomes of it. It says whether the leadership was lost before fn returned.
 func (l *Leadership) run(ctx context.Context, fn func(context.Context, *Leadership) error) (lost bool, err error) {
+	if n := l.s.g.n; n.leading.enter(l.grant) {
+		defer n.leading.leave(l.grant)
+	} else {
+		l.giveBack(ctx)
+		return false, ErrClosed
+	}
 	defer l.giveBack(ctx)
 	err = fn(l.Context(ctx), l)
 	return errors.Is(l.Check(), ErrLost), err
@@ -185,7 +195,7 @@ func (s *Shard) Observe(ctx context.Context, name string) iter.Seq2[Leader, erro
 	}
 }
 
-// leader answers once the leader differs from what was seen, or after a while.
+// leader answers, nil when ctx has ended, once the leader differs from what was seen, or after a while.
 func (o *ownership) leader(ctx context.Context, q *wire.Observe) *wire.Leader {
 	t := time.NewTimer(awaitTime)
 	defer t.Stop()
@@ -205,6 +215,7 @@ func (o *ownership) leader(ctx context.Context, q *wire.Observe) *wire.Leader {
 		case <-t.C:
 		case <-o.done:
 		case <-ctx.Done():
+			return nil
 		}
 		return leader
 	}

@@ -75,6 +75,11 @@ func (s *Shard) RunOnce(ctx context.Context, job string, o *JobOptions, fn func(
 		return done.GetJob().GetResult(), fmt.Errorf("run once %q: %w", job, ErrAlreadyDone)
 	}
 	r := &Run{g}
+	if !s.n.leading.enter(g) {
+		r.giveBack(ctx)
+		return nil, fmt.Errorf("run once %q: %w", job, ErrClosed)
+	}
+	defer s.n.leading.leave(g)
 	result, err := r.run(ctx, fn)
 	if err != nil {
 		return nil, err

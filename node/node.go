@@ -37,6 +37,7 @@ type Node struct {
 	founded  chan struct{}           // closed when cluster is set
 	founding founding
 	owning   owning
+	leading  leading
 	renewer  *renewer
 	stats    counters
 	attempt  atomic.Uint64 // counts attempts to propose; starts at random
@@ -99,6 +100,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n.life.init()
 	n.attempt.Store(randomAttempt())
 	n.owning.init()
+	n.leading.init()
 	n.founding.n = n
 	err = n.open(ctx)
 	close(n.life.opened)

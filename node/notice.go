@@ -56,7 +56,7 @@ func (w *notices) since(cursor uint64, node string) (found []*wire.Notice, next 
 	return found, next, true
 }
 
-// listen answers once there is a notice for the node, or after a while.
+// listen answers, nil when ctx has ended, once there is a notice for the node, or after a while.
 func (o *ownership) listen(ctx context.Context, q *wire.Listen) *wire.Notices {
 	reply := &wire.Notices{Epoch: uint64(o.token)}
 	t := time.NewTimer(awaitTime)
@@ -77,6 +77,7 @@ func (o *ownership) listen(ctx context.Context, q *wire.Listen) *wire.Notices {
 		case <-t.C:
 		case <-o.done:
 		case <-ctx.Done():
+			return nil
 		}
 		return reply
 	}

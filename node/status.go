@@ -142,13 +142,16 @@ func (n *Node) Ready(ctx context.Context) error {
 }
 
 // Shutdown stops the node gracefully: it hands its shards over, all at once, ends its sessions, tells the others that it leaves and
-// closes. The callbacks of Own get Config.DrainTimeout. When ctx ends first, the rest is cut short and its cause is part of the
+// closes. The callbacks of Own, Lead and RunOnce get Config.DrainTimeout. When ctx ends first, the rest is cut short and its cause is part of the
 // error; the node is closed in any case.
 func (n *Node) Shutdown(ctx context.Context) error {
 	if !n.life.calls.enter() {
 		return n.Close()
 	}
+	var drained sync.WaitGroup
+	drained.Go(func() { n.leading.drain(ctx, n.c.DrainTimeout) }) // stops within the drain timeout and ctx
 	err := n.handOverAll(ctx)
+	drained.Wait()
 	n.endSessions(ctx)
 	n.leave(ctx)
 	n.life.calls.leave()
@@ -161,7 +164,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// endSessions ends this node's sessions in the log, so that what they held is free at once.
+// endSessions ends this node's sessions in the log, so that what they held is free at once, but for those under which a callback still runs.
 func (n *Node) endSessions(ctx context.Context) {
 	cl := n.cluster.Load()
 	if cl == nil {
@@ -172,6 +175,10 @@ func (n *Node) endSessions(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, g := range cl.groups {
 		for _, x := range g.sessions.live() {
+			if n.leading.busy(x) {
+				n.log.Warn("callback still runs: its session runs out", "shard", g.id)
+				continue
+			}
 			wg.Go(func() { // stops when the session's end is in the log, or with ctx
 				if err := x.close(ctx); err != nil {
 					n.log.Debug("session was not ended", "shard", g.id, "err", err)
