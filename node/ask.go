@@ -175,11 +175,13 @@ func (o *ownership) answer(ctx context.Context, q *wire.OwnerRequest, reply *wir
 		}
 		return res != nil
 	case *wire.OwnerRequest_Read:
-		res := o.read(ask.Read)
+		res := readOf(o.l.machine.Load(), ask.Read)
 		reply.Answer = &wire.OwnerReply_Read{Read: res}
 		return res != nil
 	case *wire.OwnerRequest_Identify:
-		reply.Answer = &wire.OwnerReply_Identity{Identity: &wire.Identity{Node: o.l.g.n.ID(), Token: uint64(o.token)}}
+		reply.Answer = &wire.OwnerReply_Identity{Identity: &wire.Identity{
+			Node: o.l.g.n.ID(), Token: uint64(o.token), Revision: uint64(o.l.machine.Load().Revision()),
+		}}
 		return true
 	case *wire.OwnerRequest_Observe:
 		leader := o.leader(ctx, ask.Observe)
@@ -196,6 +198,14 @@ func (o *ownership) answer(ctx context.Context, q *wire.OwnerRequest, reply *wir
 		res := o.jobs(ask.ListJobs)
 		reply.Answer = &wire.OwnerReply_Jobs{Jobs: res}
 		return res != nil
+	case *wire.OwnerRequest_ListRecords:
+		page := listRecords(o.l.machine.Load(), ask.ListRecords)
+		reply.Answer = &wire.OwnerReply_Records{Records: page}
+		return page != nil
+	case *wire.OwnerRequest_Former:
+		page := formerOf(o.l.machine.Load(), ask.Former)
+		reply.Answer = &wire.OwnerReply_Changes{Changes: page}
+		return page != nil
 	}
 	return false
 }

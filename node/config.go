@@ -31,6 +31,9 @@ const (
 	defaultReplaceAfter    = 5 * time.Minute
 	minReplaceAfter        = 10 * time.Second
 	defaultStallTimeout    = 5 * time.Second
+	defaultHistory         = 100_000
+	minHistory             = 100
+	maxHistory             = 10_000_000
 	maxName                = 64
 	maxBootstrap           = 1024
 	maxTags                = 64
@@ -75,8 +78,11 @@ type Config struct {
 	// Replicas is how many nodes keep a copy of each shard when founding: 1, 3, 5 or 7, zero for 3. Like Shards it is fixed then, and
 	// founders that disagree about one of the two found nothing. A node that joins leaves it zero or gives the cluster's number.
 	Replicas int
-	// Weight, MaxMoves and History are reserved for placement and watches. They have no effect yet.
-	Weight, MaxMoves, History int
+	// Weight and MaxMoves are reserved for placement. They have no effect yet.
+	Weight, MaxMoves int
+	// History is how many changes of records each shard keeps for Watch and History, 100 to 10,000,000, zero for 100,000; for at most 7 days, and up to a
+	// tenth more. The shard's owner applies its own value: give all nodes the same.
+	History int
 	// Tags are gossiped with the node's record: at most 64, printable. Name, Zone, the address and all tags share 400 bytes, of
 	// which each tag takes 8 on top of its key and value.
 	Tags map[string]string
@@ -121,6 +127,9 @@ func (c Config) withDefaults() Config {
 	def(&c.DrainTimeout, defaultDrainTimeout)
 	def(&c.ReplaceAfter, defaultReplaceAfter)
 	def(&c.StallTimeout, defaultStallTimeout)
+	if c.History == 0 {
+		c.History = defaultHistory
+	}
 	if c.Logger == nil {
 		c.Logger = hclog.New(&hclog.LoggerOptions{Name: "oarlock", Level: hclog.Warn})
 	}
@@ -278,7 +287,10 @@ func (c Config) validateCluster(p *problems) {
 	case c.Bootstrap > 0 && c.NoReplicas:
 		p.add("NoReplicas", true, "leave it false on nodes that found a cluster")
 	}
-	for field, v := range map[string]int{"Weight": c.Weight, "MaxMoves": c.MaxMoves, "History": c.History} {
+	if c.History < minHistory || c.History > maxHistory {
+		p.add("History", c.History, fmt.Sprintf("give %d to %d, or zero for %d", minHistory, maxHistory, defaultHistory))
+	}
+	for field, v := range map[string]int{"Weight": c.Weight, "MaxMoves": c.MaxMoves} {
 		if v < 0 {
 			p.add(field, v, "give no negative number")
 		}

@@ -31,6 +31,8 @@ var (
 	ErrConflict = errors.New("record was changed meanwhile")
 	// ErrNotFound: there is no such record.
 	ErrNotFound = errors.New("not found")
+	// ErrBadValue: a record's value cannot be decoded, or is refused by Typed.Validate.
+	ErrBadValue = errors.New("value is of no use")
 	// ErrTooLarge: a key, value, name or transaction is beyond its limit. Nothing was done.
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid: an argument or setting is out of its bounds. Nothing was done.

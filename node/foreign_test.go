@@ -121,6 +121,8 @@ func wantForeign(t *testing.T, a, b *Node) {
 		"identify": {Ask: &wire.OwnerRequest_Identify{Identify: &wire.Identify{}}},
 		"observe":  {Ask: &wire.OwnerRequest_Observe{Observe: &wire.Observe{}}},
 		"listen":   {Ask: &wire.OwnerRequest_Listen{Listen: &wire.Listen{}}},
+		"records":  {Ask: &wire.OwnerRequest_ListRecords{ListRecords: &wire.ListRecords{}}},
+		"former":   {Ask: &wire.OwnerRequest_Former{Former: &wire.Former{Key: []byte("who")}}},
 		"locks":    {Ask: &wire.OwnerRequest_ListLocks{ListLocks: &wire.ListLocks{}}},
 	}
 	refused := func(what string, method uint16, q proto.Message) {
@@ -134,6 +136,7 @@ func wantForeign(t *testing.T, a, b *Node) {
 		q.Header, q.Shard = h, 1
 		refused(what, wire.MethodOwner, q)
 	}
+	refused("changes", wire.MethodChanges, &wire.ChangesRequest{Header: h, Shard: 1})
 	refused("follow", wire.MethodFollow, &wire.FollowRequest{Header: h, Shard: 1})
 	refused("renew", wire.MethodRenew, &wire.RenewRequest{Header: h, Sessions: []*wire.SessionRef{{Shard: 1, Session: 1}}})
 }

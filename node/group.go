@@ -33,7 +33,10 @@ type group struct {
 	missedAt atomic.Int64           // when the last one was, since boot
 	sessions sessions               // of this node with this shard
 	listener listener
-	shard    Shard // the handle without a view
+	feed     feed
+	pulse    pulse
+	source   atomic.Pointer[string] // the replica that answered last, of a node that has none
+	shard    Shard                  // the handle without a view
 }
 
 func newGroup(n *Node, id uint64, set *wire.ReplicaSet) *group {
@@ -41,6 +44,8 @@ func newGroup(n *Node, id uint64, set *wire.ReplicaSet) *group {
 	g.shard = Shard{n: n, id: int(id)}
 	g.sessions.init(g)
 	g.listener.init(g)
+	g.feed.init(g)
+	g.pulse.init()
 	for _, r := range g.replicas {
 		if r.GetNode() == n.ID() {
 			g.local = newLocal(g, r.GetId())

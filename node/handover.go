@@ -23,6 +23,7 @@ func (o *ownership) handOver(ctx context.Context, to uint64) error {
 	n := o.l.g.n
 	o.hold.leave(ErrHandedOver)
 	drained := n.owning.drain(ctx, o, n.c.DrainTimeout)
+	o.ttls.record(ctx, o.ttls.ages(o.l.now()))
 	o.leaving.Store(true)
 	select {
 	case <-o.done:

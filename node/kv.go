@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/fsm/fsmpb"
@@ -24,8 +25,18 @@ type Record struct {
 	Ephemeral bool     // it goes with the session that wrote it
 }
 
-// PutOptions are for Put and CompareAndSwap; nil is the default. It is empty until records can expire.
-type PutOptions struct{}
+// minRecordTTL is the shortest TTL of a record.
+const minRecordTTL = time.Second
+
+// PutOptions are for Put, CompareAndSwap and PutOp; nil is the default: the record stays until it is deleted.
+type PutOptions struct {
+	// TTL removes the record that long after this write, 1 s to 366 days, unless it is written again. The shard's owner counts by its own clock: never
+	// less, and a quarter of it more each time that an owner dies. Zero: no limit.
+	TTL time.Duration
+	// Ephemeral makes the record go with the session that writes it: the view's, or else this node's own with the shard, which ends when
+	// the process does, or when it cannot renew it for Config.SessionTTL. Not with TTL.
+	Ephemeral bool
+}
 
 // Get returns the record of key. The read is linearizable: it sees every write that was acknowledged anywhere before it began. At
 // the shard's owner it costs no network. Errors: ErrNotFound, ErrNoQuorum when no owner was reached in time, ErrTooLarge,
@@ -46,14 +57,21 @@ func (s *Shard) Get(ctx context.Context, key string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	reply, _, err := g.ask(ctx, "get", &wire.OwnerRequest{Ask: &wire.OwnerRequest_Read{Read: &wire.Read{Key: []byte(key)}}})
-	switch {
-	case err != nil:
-		return Record{}, err
-	case !reply.GetRead().GetFound():
+	var res *wire.ReadResult
+	if s.stale > 0 {
+		res = g.getStale(ctx, s.stale, key)
+	}
+	if res == nil {
+		reply, _, err := g.ask(ctx, "get", &wire.OwnerRequest{Ask: &wire.OwnerRequest_Read{Read: &wire.Read{Key: []byte(key)}}})
+		if err != nil {
+			return Record{}, err
+		}
+		res = reply.GetRead()
+	}
+	if !res.GetFound() {
 		return Record{}, fmt.Errorf("get %q: %w", key, ErrNotFound)
 	}
-	return recordOf(reply.GetRead().GetRecord()), nil
+	return recordOf(res.GetRecord()), nil
 }
 
 // getHere reads at once if this node owns the shard.
@@ -92,18 +110,25 @@ func (g *group) read(key string) (rec fsm.Record, found, ok bool) {
 	return rec, err == nil, true
 }
 
-// read is the answer to another node's Get; nil: the state cannot be read.
-func (o *ownership) read(q *wire.Read) *wire.ReadResult {
-	rec, err := o.l.machine.Load().Get(q.GetKey())
+// readOf reads a record for another node's Get; nil: the state cannot be read.
+func readOf(m *fsm.Machine, q *wire.Read) *wire.ReadResult {
+	var rec fsm.Record
+	var err error
+	if q.GetAt() == 0 {
+		rec, err = m.Get(q.GetKey())
+	} else {
+		rec, err = m.GetAt(q.GetKey(), Revision(q.GetAt()))
+	}
+	var compacted *fsm.CompactedError
 	switch {
 	case errors.Is(err, fsm.ErrNotFound):
 		return &wire.ReadResult{}
+	case errors.As(err, &compacted):
+		return &wire.ReadResult{Compacted: uint64(compacted.Oldest)}
 	case err != nil:
 		return nil
 	}
-	return &wire.ReadResult{Found: true, Record: &fsmpb.Record{
-		Key: q.GetKey(), Value: rec.Value, Create: uint64(rec.Create), Mod: uint64(rec.Mod), Version: rec.Version, Session: uint64(rec.Session),
-	}}
+	return &wire.ReadResult{Found: true, Record: wireRecord(&rec)}
 }
 
 func recordOf(r *fsmpb.Record) Record {
@@ -120,11 +145,11 @@ func recordOf(r *fsmpb.Record) Record {
 // Put writes key, 1 to 1024 bytes, with a value of at most 512 KiB, and returns the revision of the change. Success means that
 // it is on the disks of a majority. ErrUnknown: it may have been done. Any other error: it was not: ErrNoQuorum, ErrFenced
 // through a guarded view, ErrTooLarge, ErrInvalid, ErrClosed. It does not keep value.
-func (s *Shard) Put(ctx context.Context, key string, value []byte, _ *PutOptions) (Revision, error) {
-	if err := checkRecord("put", key, value); err != nil {
+func (s *Shard) Put(ctx context.Context, key string, value []byte, o *PutOptions) (Revision, error) {
+	if err := checkPut("put", key, value, o); err != nil {
 		return 0, err
 	}
-	res, err := s.write(ctx, "put", &fsmpb.Op{Kind: &fsmpb.Op_Put{Put: &fsmpb.Put{Key: []byte(key), Value: bytes.Clone(value)}}})
+	res, err := s.write(ctx, "put", &fsmpb.Op{Kind: &fsmpb.Op_Put{Put: putMessage(key, value, o)}})
 	return Revision(res.GetRevision()), err
 }
 
@@ -139,14 +164,44 @@ func (s *Shard) Delete(ctx context.Context, key string) (Revision, error) {
 
 // CompareAndSwap writes key only if its record was last changed at revision old; 0 means that there must be no record. ErrConflict:
 // it is at another revision, and nothing was done. Other errors are those of Put.
-func (s *Shard) CompareAndSwap(ctx context.Context, key string, old Revision, value []byte, _ *PutOptions) (Revision, error) {
-	if err := checkRecord("compare and swap", key, value); err != nil {
+func (s *Shard) CompareAndSwap(ctx context.Context, key string, old Revision, value []byte, o *PutOptions) (Revision, error) {
+	if err := checkPut("compare and swap", key, value, o); err != nil {
 		return 0, err
 	}
+	put := putMessage(key, value, o)
 	res, err := s.write(ctx, "compare and swap", &fsmpb.Op{Kind: &fsmpb.Op_CompareAndSwap{CompareAndSwap: &fsmpb.CompareAndSwap{
-		Key: []byte(key), Expect: uint64(old), Value: bytes.Clone(value),
+		Key: put.Key, Expect: uint64(old), Value: put.Value, Ttl: put.Ttl, Ephemeral: put.Ephemeral,
 	}}})
 	return Revision(res.GetRevision()), err
+}
+
+// putMessage is the command of a Put. It copies what it gets.
+func putMessage(key string, value []byte, o *PutOptions) *fsmpb.Put {
+	m := &fsmpb.Put{Key: []byte(key), Value: bytes.Clone(value)}
+	if o != nil {
+		m.Ttl, m.Ephemeral = int64(o.TTL), o.Ephemeral
+	}
+	return m
+}
+
+func checkPut(what, key string, value []byte, o *PutOptions) error {
+	if err := checkRecord(what, key, value); err != nil {
+		return err
+	}
+	return o.check(what)
+}
+
+// check refuses options that no record can have.
+func (o *PutOptions) check(what string) error {
+	switch {
+	case o == nil:
+		return nil
+	case o.TTL != 0 && (o.TTL < minRecordTTL || o.TTL > fsm.MaxRecordTTL):
+		return fmt.Errorf("%s: %w: a TTL of %v: give %v to %v, or zero for none", what, ErrInvalid, o.TTL, minRecordTTL, time.Duration(fsm.MaxRecordTTL))
+	case o.TTL != 0 && o.Ephemeral:
+		return fmt.Errorf("%s: %w: a record has a TTL or is ephemeral, not both", what, ErrInvalid)
+	}
+	return nil
 }
 
 func checkKey(what, key string) error {

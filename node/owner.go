@@ -28,6 +28,8 @@ type local struct {
 	wake    chan struct{}               // what Raft publishes of the leader changed: for run
 	gone    chan struct{}               // the same, for a hand-over
 	paused  atomic.Int64                // do not claim before this time since boot: the shard was handed over
+	since   time.Duration               // since boot; when the node began to run it
+	freshAt atomic.Int64                // since boot; what was committed then is applied here. 0: not known
 
 	released chan struct{} // closed to give the worker of a halted replica back
 	once     sync.Once     // closes released
@@ -37,7 +39,7 @@ type local struct {
 }
 
 func newLocal(g *group, replica uint64) *local {
-	return &local{g: g, replica: replica, wake: make(chan struct{}, 1), gone: make(chan struct{}, 1), released: make(chan struct{}), waiting: map[uint64]chan fsm.Applied{}}
+	return &local{g: g, replica: replica, since: g.n.env.Clock.Now(), wake: make(chan struct{}, 1), gone: make(chan struct{}, 1), released: make(chan struct{}), waiting: map[uint64]chan fsm.Applied{}}
 }
 
 func (l *local) now() time.Duration { return l.g.n.env.Clock.Now() }
@@ -286,8 +288,11 @@ func (l *local) Applied(m *fsm.Machine, as []fsm.Applied) {
 			}
 		}
 		for _, e := range a.Events {
-			if e.Kind == fsm.Raised {
+			switch e.Kind {
+			case fsm.Raised:
 				l.g.n.raised(m.Version())
+			case fsm.Changed:
+				l.g.feed.changed(e.Name)
 			}
 		}
 		if own != nil {
@@ -309,6 +314,7 @@ func (l *local) Restored(m *fsm.Machine) {
 	if own := l.own.Load(); own != nil {
 		own.end(ErrLost) // also under the same token: what the entries in between did to its sessions was not told
 	}
+	l.g.feed.all(0)
 	l.g.setHint(m.Claim().Node)
 	l.g.n.owning.changed(l.g)
 }

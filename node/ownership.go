@@ -44,6 +44,7 @@ type told struct {
 	ages      ages
 	bounds    bounds
 	keeps     keeps
+	ttls      ttls
 }
 
 func (t *told) init(o *ownership) {
@@ -52,6 +53,7 @@ func (t *told) init(o *ownership) {
 	t.ages.init()
 	t.bounds.init(o)
 	t.keeps.init(o)
+	t.ttls.init(o)
 }
 
 func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) *ownership {
@@ -70,7 +72,7 @@ func newOwnership(l *local, token fsm.Token, term uint64, length time.Duration) 
 
 // start begins the ownership's work. It says whether it did: not when the node is closing.
 func (o *ownership) start() bool {
-	for _, f := range []func(context.Context){o.confirmLoop, o.commitLoop, o.renewal.loop, o.keeps.loop} {
+	for _, f := range []func(context.Context){o.confirmLoop, o.commitLoop, o.renewal.loop, o.keeps.loop, o.ttls.loop, o.trimLoop} {
 		o.wg.Add(1)
 		if !o.l.g.n.life.tasks.spawn(func() { // stops when the ownership ends
 			defer o.wg.Done()
@@ -179,6 +181,8 @@ func (o *ownership) observe(m *fsm.Machine, events []fsm.Event) {
 			o.keeps.completed(m, e.Name)
 		case fsm.Answered, fsm.ValueChanged:
 			o.waits.wake(waitKey{e.Session, e.Seq})
+		case fsm.Changed:
+			o.ttls.changed(e)
 		case fsm.SessionOpened:
 			o.renewal.opened(m, e.Session)
 		case fsm.SessionEnded:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
@@ -17,8 +18,9 @@ type Shard struct {
 	key    string   // resolved once the number of shards is known
 	in     *session // of the view; nil: the implicit one
 	guards []*fsmpb.Guard
-	of     string // UUID of the cluster that the guards are of, "" if there are none
-	err    error  // of the view: every call fails with it
+	of     string        // UUID of the cluster that the guards are of, "" if there are none
+	stale  time.Duration // of the view: reads may be that old
+	err    error         // of the view: every call fails with it
 }
 
 // Shard returns the shard that the key belongs to. All nodes agree on it, for ever. It never fails: what is wrong, a call says.

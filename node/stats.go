@@ -18,6 +18,7 @@ type Stats struct {
 	RequestsSent       uint64 `json:"requests_sent"`        // to other nodes
 	RequestsServed     uint64 `json:"requests_served"`      // from other nodes
 	Retries            uint64 `json:"retries"`              // attempts of calls after the first
+	WatchWakeups       uint64 `json:"watch_wakeups"`        // of watches here, by changes under their prefixes
 	ConnectionsRefused uint64 `json:"connections_refused"`  // at this node's port
 	SessionStats
 }
@@ -44,7 +45,8 @@ type counters struct {
 	proposals, operations, entries atomic.Uint64
 	lapsed, givenUp                atomic.Uint64
 	requestsSent, requestsServed   atomic.Uint64
-	retries, jobsForgotten         atomic.Uint64
+	retries, wakeups               atomic.Uint64
+	jobsForgotten                  atomic.Uint64
 	sessions                       sessionCounters
 }
 
@@ -68,6 +70,7 @@ func (n *Node) Stats() Stats {
 		RequestsSent:       c.requestsSent.Load(),
 		RequestsServed:     c.requestsServed.Load(),
 		Retries:            c.retries.Load(),
+		WatchWakeups:       c.wakeups.Load(),
 		SessionStats:       c.sessions.stats(),
 	}
 	if t, ok := n.net.transport.(interface{ Stats() transport.Stats }); ok {

@@ -10,6 +10,7 @@ const (
 	MethodPlan    uint16 = 3 // PlanRequest, PlanReply
 	MethodCluster uint16 = 4 // ClusterRequest, ClusterReply
 	MethodFollow  uint16 = 5 // FollowRequest, FollowReply
+	MethodChanges uint16 = 6 // ChangesRequest, ChangesReply
 )
 
 // Codes of errors that a handler returns.

@@ -127,7 +127,7 @@ func (x RenewReply_Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RenewReply_Answer.Descriptor instead.
 func (RenewReply_Answer) EnumDescriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{22, 0}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Header opens every request. A request from a foreign cluster, or in a format version the receiver does not speak, is refused.
@@ -223,6 +223,8 @@ type OwnerRequest struct {
 	//	*OwnerRequest_Listen
 	//	*OwnerRequest_ListLocks
 	//	*OwnerRequest_ListJobs
+	//	*OwnerRequest_ListRecords
+	//	*OwnerRequest_Former
 	Ask           isOwnerRequest_Ask `protobuf_oneof:"ask"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -358,6 +360,24 @@ func (x *OwnerRequest) GetListJobs() *ListJobs {
 	return nil
 }
 
+func (x *OwnerRequest) GetListRecords() *ListRecords {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_ListRecords); ok {
+			return x.ListRecords
+		}
+	}
+	return nil
+}
+
+func (x *OwnerRequest) GetFormer() *Former {
+	if x != nil {
+		if x, ok := x.Ask.(*OwnerRequest_Former); ok {
+			return x.Former
+		}
+	}
+	return nil
+}
+
 type isOwnerRequest_Ask interface {
 	isOwnerRequest_Ask()
 }
@@ -391,7 +411,15 @@ type OwnerRequest_ListLocks struct {
 }
 
 type OwnerRequest_ListJobs struct {
-	ListJobs *ListJobs `protobuf:"bytes,18,opt,name=list_jobs,json=listJobs,proto3,oneof"`
+	ListJobs *ListJobs `protobuf:"bytes,11,opt,name=list_jobs,json=listJobs,proto3,oneof"`
+}
+
+type OwnerRequest_ListRecords struct {
+	ListRecords *ListRecords `protobuf:"bytes,12,opt,name=list_records,json=listRecords,proto3,oneof"`
+}
+
+type OwnerRequest_Former struct {
+	Former *Former `protobuf:"bytes,13,opt,name=former,proto3,oneof"`
 }
 
 func (*OwnerRequest_Op) isOwnerRequest_Ask() {}
@@ -410,6 +438,10 @@ func (*OwnerRequest_ListLocks) isOwnerRequest_Ask() {}
 
 func (*OwnerRequest_ListJobs) isOwnerRequest_Ask() {}
 
+func (*OwnerRequest_ListRecords) isOwnerRequest_Ask() {}
+
+func (*OwnerRequest_Former) isOwnerRequest_Ask() {}
+
 // OwnerReply answers it. With DONE there is the answer to what was asked.
 type OwnerReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -424,8 +456,10 @@ type OwnerReply struct {
 	//	*OwnerReply_Notices
 	//	*OwnerReply_Locks
 	//	*OwnerReply_Jobs
+	//	*OwnerReply_Records
+	//	*OwnerReply_Changes
 	Answer        isOwnerReply_Answer `protobuf_oneof:"answer"`
-	Behind        *LockParty          `protobuf:"bytes,11,opt,name=behind,proto3" json:"behind,omitempty"` // with the result of a Lock operation that is HELD or QUEUED: a holder, without its value, if there is one
+	Behind        *LockParty          `protobuf:"bytes,3,opt,name=behind,proto3" json:"behind,omitempty"` // with the result of a Lock operation that is HELD or QUEUED: a holder, without its value, if there is one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -544,6 +578,24 @@ func (x *OwnerReply) GetJobs() *JobsPage {
 	return nil
 }
 
+func (x *OwnerReply) GetRecords() *RecordsPage {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Records); ok {
+			return x.Records
+		}
+	}
+	return nil
+}
+
+func (x *OwnerReply) GetChanges() *ChangesPage {
+	if x != nil {
+		if x, ok := x.Answer.(*OwnerReply_Changes); ok {
+			return x.Changes
+		}
+	}
+	return nil
+}
+
 func (x *OwnerReply) GetBehind() *LockParty {
 	if x != nil {
 		return x.Behind
@@ -580,7 +632,15 @@ type OwnerReply_Locks struct {
 }
 
 type OwnerReply_Jobs struct {
-	Jobs *JobsPage `protobuf:"bytes,18,opt,name=jobs,proto3,oneof"`
+	Jobs *JobsPage `protobuf:"bytes,11,opt,name=jobs,proto3,oneof"`
+}
+
+type OwnerReply_Records struct {
+	Records *RecordsPage `protobuf:"bytes,12,opt,name=records,proto3,oneof"`
+}
+
+type OwnerReply_Changes struct {
+	Changes *ChangesPage `protobuf:"bytes,13,opt,name=changes,proto3,oneof"` // of Former
 }
 
 func (*OwnerReply_Result) isOwnerReply_Answer() {}
@@ -596,6 +656,10 @@ func (*OwnerReply_Notices) isOwnerReply_Answer() {}
 func (*OwnerReply_Locks) isOwnerReply_Answer() {}
 
 func (*OwnerReply_Jobs) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Records) isOwnerReply_Answer() {}
+
+func (*OwnerReply_Changes) isOwnerReply_Answer() {}
 
 // Await asks for the stored result of (session, seq) once it is no longer QUEUED, or for QUEUED after a while.
 type Await struct {
@@ -653,6 +717,7 @@ func (x *Await) GetSeq() uint64 {
 type Read struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	At            uint64                 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // as it was at that revision, 0: now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -694,10 +759,18 @@ func (x *Read) GetKey() []byte {
 	return nil
 }
 
+func (x *Read) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 type ReadResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
 	Record        *fsmpb.Record          `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	Compacted     uint64                 `protobuf:"varint,3,opt,name=compacted,proto3" json:"compacted,omitempty"` // the revision is no longer kept, this is the oldest that is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,6 +819,380 @@ func (x *ReadResult) GetRecord() *fsmpb.Record {
 	return nil
 }
 
+func (x *ReadResult) GetCompacted() uint64 {
+	if x != nil {
+		return x.Compacted
+	}
+	return 0
+}
+
+// ListRecords asks for a page of the records with from <= key < to.
+type ListRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          []byte                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            []byte                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`  // empty: to the end
+	At            uint64                 `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"` // as they were at that revision, 0: now
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	KeysOnly      bool                   `protobuf:"varint,5,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
+	Reverse       bool                   `protobuf:"varint,6,opt,name=reverse,proto3" json:"reverse,omitempty"` // the last ones first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRecords) Reset() {
+	*x = ListRecords{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRecords) ProtoMessage() {}
+
+func (x *ListRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRecords.ProtoReflect.Descriptor instead.
+func (*ListRecords) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListRecords) GetFrom() []byte {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ListRecords) GetTo() []byte {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ListRecords) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *ListRecords) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRecords) GetKeysOnly() bool {
+	if x != nil {
+		return x.KeysOnly
+	}
+	return false
+}
+
+func (x *ListRecords) GetReverse() bool {
+	if x != nil {
+		return x.Reverse
+	}
+	return false
+}
+
+type RecordsPage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // that the page is of
+	Records       []*fsmpb.Record        `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	Compacted     uint64                 `protobuf:"varint,4,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordsPage) Reset() {
+	*x = RecordsPage{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordsPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordsPage) ProtoMessage() {}
+
+func (x *RecordsPage) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordsPage.ProtoReflect.Descriptor instead.
+func (*RecordsPage) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RecordsPage) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *RecordsPage) GetRecords() []*fsmpb.Record {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *RecordsPage) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *RecordsPage) GetCompacted() uint64 {
+	if x != nil {
+		return x.Compacted
+	}
+	return 0
+}
+
+// Former asks for the kept changes of a key before a revision, the last one first.
+type Former struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Before        uint64                 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"` // 0: all
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Former) Reset() {
+	*x = Former{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Former) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Former) ProtoMessage() {}
+
+func (x *Former) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Former.ProtoReflect.Descriptor instead.
+func (*Former) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Former) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Former) GetBefore() uint64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *Former) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // the owner's wall clock, Unix nanoseconds
+	Deleted       bool                   `protobuf:"varint,3,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Record        *fsmpb.Record          `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
+	Prev          *fsmpb.Record          `protobuf:"bytes,5,opt,name=prev,proto3" json:"prev,omitempty"` // absent: there was none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Change) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Change) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Change) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+func (x *Change) GetRecord() *fsmpb.Record {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *Change) GetPrev() *fsmpb.Record {
+	if x != nil {
+		return x.Prev
+	}
+	return nil
+}
+
+// ChangesPage has changes in the order of revisions. What follows begins at revision next, after its first skip changes.
+type ChangesPage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	Skip          uint32                 `protobuf:"varint,3,opt,name=skip,proto3" json:"skip,omitempty"`
+	Revision      uint64                 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`   // the shard's, when it was read
+	Compacted     uint64                 `protobuf:"varint,5,opt,name=compacted,proto3" json:"compacted,omitempty"` // from is no longer kept, this is the oldest that is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesPage) Reset() {
+	*x = ChangesPage{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesPage) ProtoMessage() {}
+
+func (x *ChangesPage) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesPage.ProtoReflect.Descriptor instead.
+func (*ChangesPage) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ChangesPage) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ChangesPage) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *ChangesPage) GetSkip() uint32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
+func (x *ChangesPage) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ChangesPage) GetCompacted() uint64 {
+	if x != nil {
+		return x.Compacted
+	}
+	return 0
+}
+
 // Identify asks who the owner is.
 type Identify struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -755,7 +1202,7 @@ type Identify struct {
 
 func (x *Identify) Reset() {
 	*x = Identify{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +1214,7 @@ func (x *Identify) String() string {
 func (*Identify) ProtoMessage() {}
 
 func (x *Identify) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,20 +1227,21 @@ func (x *Identify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identify.ProtoReflect.Descriptor instead.
 func (*Identify) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{11}
 }
 
 type Identity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"` // of the shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +1253,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +1266,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Identity) GetNode() string {
@@ -831,6 +1279,13 @@ func (x *Identity) GetNode() string {
 func (x *Identity) GetToken() uint64 {
 	if x != nil {
 		return x.Token
+	}
+	return 0
+}
+
+func (x *Identity) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
 	}
 	return 0
 }
@@ -848,7 +1303,7 @@ type Observe struct {
 
 func (x *Observe) Reset() {
 	*x = Observe{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +1315,7 @@ func (x *Observe) String() string {
 func (*Observe) ProtoMessage() {}
 
 func (x *Observe) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +1328,7 @@ func (x *Observe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observe.ProtoReflect.Descriptor instead.
 func (*Observe) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Observe) GetName() []byte {
@@ -915,7 +1370,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1382,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1395,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Leader) GetToken() uint64 {
@@ -976,7 +1431,7 @@ type Listen struct {
 
 func (x *Listen) Reset() {
 	*x = Listen{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1443,7 @@ func (x *Listen) String() string {
 func (*Listen) ProtoMessage() {}
 
 func (x *Listen) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1456,7 @@ func (x *Listen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listen.ProtoReflect.Descriptor instead.
 func (*Listen) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Listen) GetNode() string {
@@ -1035,7 +1490,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1502,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1515,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Notice) GetToken() uint64 {
@@ -1091,7 +1546,7 @@ type Notices struct {
 
 func (x *Notices) Reset() {
 	*x = Notices{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1558,7 @@ func (x *Notices) String() string {
 func (*Notices) ProtoMessage() {}
 
 func (x *Notices) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1571,7 @@ func (x *Notices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notices.ProtoReflect.Descriptor instead.
 func (*Notices) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Notices) GetEpoch() uint64 {
@@ -1172,7 +1627,7 @@ type ListLocks struct {
 
 func (x *ListLocks) Reset() {
 	*x = ListLocks{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1639,7 @@ func (x *ListLocks) String() string {
 func (*ListLocks) ProtoMessage() {}
 
 func (x *ListLocks) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1652,7 @@ func (x *ListLocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocks.ProtoReflect.Descriptor instead.
 func (*ListLocks) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListLocks) GetPrefix() []byte {
@@ -1224,7 +1679,7 @@ type LocksPage struct {
 
 func (x *LocksPage) Reset() {
 	*x = LocksPage{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1691,7 @@ func (x *LocksPage) String() string {
 func (*LocksPage) ProtoMessage() {}
 
 func (x *LocksPage) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1704,7 @@ func (x *LocksPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocksPage.ProtoReflect.Descriptor instead.
 func (*LocksPage) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LocksPage) GetLocks() []*LockInfo {
@@ -1279,7 +1734,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1746,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1759,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LockInfo) GetName() []byte {
@@ -1355,7 +1810,7 @@ type LockParty struct {
 
 func (x *LockParty) Reset() {
 	*x = LockParty{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1822,7 @@ func (x *LockParty) String() string {
 func (*LockParty) ProtoMessage() {}
 
 func (x *LockParty) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1835,7 @@ func (x *LockParty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockParty.ProtoReflect.Descriptor instead.
 func (*LockParty) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LockParty) GetNode() string {
@@ -1429,7 +1884,7 @@ type ListJobs struct {
 
 func (x *ListJobs) Reset() {
 	*x = ListJobs{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1896,7 @@ func (x *ListJobs) String() string {
 func (*ListJobs) ProtoMessage() {}
 
 func (x *ListJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1909,7 @@ func (x *ListJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobs.ProtoReflect.Descriptor instead.
 func (*ListJobs) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobs) GetPrefix() []byte {
@@ -1481,7 +1936,7 @@ type JobsPage struct {
 
 func (x *JobsPage) Reset() {
 	*x = JobsPage{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1948,7 @@ func (x *JobsPage) String() string {
 func (*JobsPage) ProtoMessage() {}
 
 func (x *JobsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1961,7 @@ func (x *JobsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsPage.ProtoReflect.Descriptor instead.
 func (*JobsPage) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobsPage) GetJobs() []*JobInfo {
@@ -1535,7 +1990,7 @@ type JobInfo struct {
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +2002,7 @@ func (x *JobInfo) String() string {
 func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +2015,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JobInfo) GetJob() *fsmpb.Job {
@@ -1603,7 +2058,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +2070,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +2083,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RenewRequest) GetHeader() *Header {
@@ -1662,7 +2117,7 @@ type SessionRef struct {
 
 func (x *SessionRef) Reset() {
 	*x = SessionRef{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +2129,7 @@ func (x *SessionRef) String() string {
 func (*SessionRef) ProtoMessage() {}
 
 func (x *SessionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +2142,7 @@ func (x *SessionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
 func (*SessionRef) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionRef) GetShard() uint32 {
@@ -1714,7 +2169,7 @@ type RenewReply struct {
 
 func (x *RenewReply) Reset() {
 	*x = RenewReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +2181,7 @@ func (x *RenewReply) String() string {
 func (*RenewReply) ProtoMessage() {}
 
 func (x *RenewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +2194,7 @@ func (x *RenewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
 func (*RenewReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RenewReply) GetAnswers() []RenewReply_Answer {
@@ -1767,7 +2222,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +2234,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +2247,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FollowRequest) GetHeader() *Header {
@@ -1819,7 +2274,7 @@ type FollowReply struct {
 
 func (x *FollowReply) Reset() {
 	*x = FollowReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2286,7 @@ func (x *FollowReply) String() string {
 func (*FollowReply) ProtoMessage() {}
 
 func (x *FollowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2299,7 @@ func (x *FollowReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
 func (*FollowReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FollowReply) GetOutcome() Outcome {
@@ -1859,6 +2314,151 @@ func (x *FollowReply) GetApplied() uint64 {
 		return x.Applied
 	}
 	return 0
+}
+
+// ChangesRequest asks a node with a replica for changes of config records. Any replica answers from what it has applied.
+type ChangesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Prefix        []byte                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	From          uint64                 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"` // revision
+	Skip          uint32                 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"` // so many of its changes are known
+	KeysOnly      bool                   `protobuf:"varint,6,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
+	Wait          int64                  `protobuf:"varint,7,opt,name=wait,proto3" json:"wait,omitempty"` // nanoseconds to wait for the first one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesRequest) Reset() {
+	*x = ChangesRequest{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesRequest) ProtoMessage() {}
+
+func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
+func (*ChangesRequest) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ChangesRequest) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ChangesRequest) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ChangesRequest) GetSkip() uint32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
+func (x *ChangesRequest) GetKeysOnly() bool {
+	if x != nil {
+		return x.KeysOnly
+	}
+	return false
+}
+
+func (x *ChangesRequest) GetWait() int64 {
+	if x != nil {
+		return x.Wait
+	}
+	return 0
+}
+
+type ChangesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"` // NOT_OWNER: there is no replica here that can answer
+	Page          *ChangesPage           `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesReply) Reset() {
+	*x = ChangesReply{}
+	mi := &file_node_internal_wire_wire_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesReply) ProtoMessage() {}
+
+func (x *ChangesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_node_internal_wire_wire_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesReply.ProtoReflect.Descriptor instead.
+func (*ChangesReply) Descriptor() ([]byte, []int) {
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ChangesReply) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *ChangesReply) GetPage() *ChangesPage {
+	if x != nil {
+		return x.Page
+	}
+	return nil
 }
 
 // Plan is a founding plan. All its nodes store it before any of them starts.
@@ -1878,7 +2478,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2490,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2503,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Plan) GetId() string {
@@ -1971,7 +2571,7 @@ type ReplicaSet struct {
 
 func (x *ReplicaSet) Reset() {
 	*x = ReplicaSet{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2583,7 @@ func (x *ReplicaSet) String() string {
 func (*ReplicaSet) ProtoMessage() {}
 
 func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2596,7 @@ func (x *ReplicaSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSet.ProtoReflect.Descriptor instead.
 func (*ReplicaSet) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReplicaSet) GetReplicas() []*Replica {
@@ -2016,7 +2616,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2628,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2641,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Replica) GetId() uint64 {
@@ -2069,7 +2669,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2681,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2694,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlanRequest) GetHeader() *Header {
@@ -2123,7 +2723,7 @@ type PlanReply struct {
 
 func (x *PlanReply) Reset() {
 	*x = PlanReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2735,7 @@ func (x *PlanReply) String() string {
 func (*PlanReply) ProtoMessage() {}
 
 func (x *PlanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2748,7 @@ func (x *PlanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
 func (*PlanReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlanReply) GetStored() bool {
@@ -2190,7 +2790,7 @@ type ClusterRequest struct {
 
 func (x *ClusterRequest) Reset() {
 	*x = ClusterRequest{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2802,7 @@ func (x *ClusterRequest) String() string {
 func (*ClusterRequest) ProtoMessage() {}
 
 func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2815,7 @@ func (x *ClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRequest.ProtoReflect.Descriptor instead.
 func (*ClusterRequest) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ClusterRequest) GetHeader() *Header {
@@ -2241,7 +2841,7 @@ type ClusterReply struct {
 
 func (x *ClusterReply) Reset() {
 	*x = ClusterReply{}
-	mi := &file_node_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2853,7 @@ func (x *ClusterReply) String() string {
 func (*ClusterReply) ProtoMessage() {}
 
 func (x *ClusterReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_node_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2866,7 @@ func (x *ClusterReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReply.ProtoReflect.Descriptor instead.
 func (*ClusterReply) Descriptor() ([]byte, []int) {
-	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_node_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ClusterReply) GetPlan() *Plan {
@@ -2286,7 +2886,7 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\rR\aversion\x12 \n" +
 	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\x12\x14\n" +
-	"\x05nonce\x18\x05 \x01(\x06R\x05nonce\"\x8e\x04\n" +
+	"\x05nonce\x18\x05 \x01(\x06R\x05nonce\"\x84\x05\n" +
 	"\fOwnerRequest\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x14\n" +
@@ -2300,8 +2900,10 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\n" +
 	"list_locks\x18\n" +
 	" \x01(\v2\x1a.oarlock.wire.v1.ListLocksH\x00R\tlistLocks\x128\n" +
-	"\tlist_jobs\x18\x12 \x01(\v2\x19.oarlock.wire.v1.ListJobsH\x00R\blistJobsB\x05\n" +
-	"\x03ask\"\xfe\x03\n" +
+	"\tlist_jobs\x18\v \x01(\v2\x19.oarlock.wire.v1.ListJobsH\x00R\blistJobs\x12A\n" +
+	"\flist_records\x18\f \x01(\v2\x1c.oarlock.wire.v1.ListRecordsH\x00R\vlistRecords\x121\n" +
+	"\x06former\x18\r \x01(\v2\x17.oarlock.wire.v1.FormerH\x00R\x06formerB\x05\n" +
+	"\x03ask\"\xf2\x04\n" +
 	"\n" +
 	"OwnerReply\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x12\n" +
@@ -2313,23 +2915,56 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\anotices\x18\t \x01(\v2\x18.oarlock.wire.v1.NoticesH\x00R\anotices\x122\n" +
 	"\x05locks\x18\n" +
 	" \x01(\v2\x1a.oarlock.wire.v1.LocksPageH\x00R\x05locks\x12/\n" +
-	"\x04jobs\x18\x12 \x01(\v2\x19.oarlock.wire.v1.JobsPageH\x00R\x04jobs\x122\n" +
-	"\x06behind\x18\v \x01(\v2\x1a.oarlock.wire.v1.LockPartyR\x06behindB\b\n" +
+	"\x04jobs\x18\v \x01(\v2\x19.oarlock.wire.v1.JobsPageH\x00R\x04jobs\x128\n" +
+	"\arecords\x18\f \x01(\v2\x1c.oarlock.wire.v1.RecordsPageH\x00R\arecords\x128\n" +
+	"\achanges\x18\r \x01(\v2\x1c.oarlock.wire.v1.ChangesPageH\x00R\achanges\x122\n" +
+	"\x06behind\x18\x03 \x01(\v2\x1a.oarlock.wire.v1.LockPartyR\x06behindB\b\n" +
 	"\x06answer\"3\n" +
 	"\x05Await\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x18\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"(\n" +
 	"\x04Read\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\"R\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x04R\x02at\"p\n" +
 	"\n" +
 	"ReadResult\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12.\n" +
-	"\x06record\x18\x02 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x06record\"\n" +
+	"\x06record\x18\x02 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x06record\x12\x1c\n" +
+	"\tcompacted\x18\x03 \x01(\x04R\tcompacted\"\x8e\x01\n" +
+	"\vListRecords\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\fR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\fR\x02to\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x04R\x02at\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1b\n" +
+	"\tkeys_only\x18\x05 \x01(\bR\bkeysOnly\x12\x18\n" +
+	"\areverse\x18\x06 \x01(\bR\areverse\"\x8d\x01\n" +
+	"\vRecordsPage\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x120\n" +
+	"\arecords\x18\x02 \x03(\v2\x16.oarlock.fsm.v1.RecordR\arecords\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12\x1c\n" +
+	"\tcompacted\x18\x04 \x01(\x04R\tcompacted\"H\n" +
+	"\x06Former\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\x04R\x06before\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"\xaa\x01\n" +
+	"\x06Change\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x18\n" +
+	"\adeleted\x18\x03 \x01(\bR\adeleted\x12.\n" +
+	"\x06record\x18\x04 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x06record\x12*\n" +
+	"\x04prev\x18\x05 \x01(\v2\x16.oarlock.fsm.v1.RecordR\x04prev\"\xa2\x01\n" +
+	"\vChangesPage\x121\n" +
+	"\achanges\x18\x01 \x03(\v2\x17.oarlock.wire.v1.ChangeR\achanges\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x12\n" +
+	"\x04skip\x18\x03 \x01(\rR\x04skip\x12\x1a\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevision\x12\x1c\n" +
+	"\tcompacted\x18\x05 \x01(\x04R\tcompacted\"\n" +
 	"\n" +
-	"\bIdentify\"4\n" +
+	"\bIdentify\"P\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\"f\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"f\n" +
 	"\aObserve\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
 	"\x04seen\x18\x02 \x01(\bR\x04seen\x12\x14\n" +
@@ -2406,7 +3041,18 @@ const file_node_internal_wire_wire_proto_rawDesc = "" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\"[\n" +
 	"\vFollowReply\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x12\x18\n" +
-	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\xdf\x01\n" +
+	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\xc8\x01\n" +
+	"\x0eChangesRequest\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.oarlock.wire.v1.HeaderR\x06header\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x16\n" +
+	"\x06prefix\x18\x03 \x01(\fR\x06prefix\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\x04R\x04from\x12\x12\n" +
+	"\x04skip\x18\x05 \x01(\rR\x04skip\x12\x1b\n" +
+	"\tkeys_only\x18\x06 \x01(\bR\bkeysOnly\x12\x12\n" +
+	"\x04wait\x18\a \x01(\x03R\x04wait\"t\n" +
+	"\fChangesReply\x122\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x18.oarlock.wire.v1.OutcomeR\aoutcome\x120\n" +
+	"\x04page\x18\x02 \x01(\v2\x1c.oarlock.wire.v1.ChangesPageR\x04page\"\xdf\x01\n" +
 	"\x04Plan\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -2454,7 +3100,7 @@ func file_node_internal_wire_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_node_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_node_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_node_internal_wire_wire_proto_goTypes = []any{
 	(Outcome)(0),           // 0: oarlock.wire.v1.Outcome
 	(RenewReply_Answer)(0), // 1: oarlock.wire.v1.RenewReply.Answer
@@ -2464,80 +3110,98 @@ var file_node_internal_wire_wire_proto_goTypes = []any{
 	(*Await)(nil),          // 5: oarlock.wire.v1.Await
 	(*Read)(nil),           // 6: oarlock.wire.v1.Read
 	(*ReadResult)(nil),     // 7: oarlock.wire.v1.ReadResult
-	(*Identify)(nil),       // 8: oarlock.wire.v1.Identify
-	(*Identity)(nil),       // 9: oarlock.wire.v1.Identity
-	(*Observe)(nil),        // 10: oarlock.wire.v1.Observe
-	(*Leader)(nil),         // 11: oarlock.wire.v1.Leader
-	(*Listen)(nil),         // 12: oarlock.wire.v1.Listen
-	(*Notice)(nil),         // 13: oarlock.wire.v1.Notice
-	(*Notices)(nil),        // 14: oarlock.wire.v1.Notices
-	(*ListLocks)(nil),      // 15: oarlock.wire.v1.ListLocks
-	(*LocksPage)(nil),      // 16: oarlock.wire.v1.LocksPage
-	(*LockInfo)(nil),       // 17: oarlock.wire.v1.LockInfo
-	(*LockParty)(nil),      // 18: oarlock.wire.v1.LockParty
-	(*ListJobs)(nil),       // 19: oarlock.wire.v1.ListJobs
-	(*JobsPage)(nil),       // 20: oarlock.wire.v1.JobsPage
-	(*JobInfo)(nil),        // 21: oarlock.wire.v1.JobInfo
-	(*RenewRequest)(nil),   // 22: oarlock.wire.v1.RenewRequest
-	(*SessionRef)(nil),     // 23: oarlock.wire.v1.SessionRef
-	(*RenewReply)(nil),     // 24: oarlock.wire.v1.RenewReply
-	(*FollowRequest)(nil),  // 25: oarlock.wire.v1.FollowRequest
-	(*FollowReply)(nil),    // 26: oarlock.wire.v1.FollowReply
-	(*Plan)(nil),           // 27: oarlock.wire.v1.Plan
-	(*ReplicaSet)(nil),     // 28: oarlock.wire.v1.ReplicaSet
-	(*Replica)(nil),        // 29: oarlock.wire.v1.Replica
-	(*PlanRequest)(nil),    // 30: oarlock.wire.v1.PlanRequest
-	(*PlanReply)(nil),      // 31: oarlock.wire.v1.PlanReply
-	(*ClusterRequest)(nil), // 32: oarlock.wire.v1.ClusterRequest
-	(*ClusterReply)(nil),   // 33: oarlock.wire.v1.ClusterReply
-	(*fsmpb.Op)(nil),       // 34: oarlock.fsm.v1.Op
-	(*fsmpb.Result)(nil),   // 35: oarlock.fsm.v1.Result
-	(*fsmpb.Record)(nil),   // 36: oarlock.fsm.v1.Record
-	(*fsmpb.Job)(nil),      // 37: oarlock.fsm.v1.Job
+	(*ListRecords)(nil),    // 8: oarlock.wire.v1.ListRecords
+	(*RecordsPage)(nil),    // 9: oarlock.wire.v1.RecordsPage
+	(*Former)(nil),         // 10: oarlock.wire.v1.Former
+	(*Change)(nil),         // 11: oarlock.wire.v1.Change
+	(*ChangesPage)(nil),    // 12: oarlock.wire.v1.ChangesPage
+	(*Identify)(nil),       // 13: oarlock.wire.v1.Identify
+	(*Identity)(nil),       // 14: oarlock.wire.v1.Identity
+	(*Observe)(nil),        // 15: oarlock.wire.v1.Observe
+	(*Leader)(nil),         // 16: oarlock.wire.v1.Leader
+	(*Listen)(nil),         // 17: oarlock.wire.v1.Listen
+	(*Notice)(nil),         // 18: oarlock.wire.v1.Notice
+	(*Notices)(nil),        // 19: oarlock.wire.v1.Notices
+	(*ListLocks)(nil),      // 20: oarlock.wire.v1.ListLocks
+	(*LocksPage)(nil),      // 21: oarlock.wire.v1.LocksPage
+	(*LockInfo)(nil),       // 22: oarlock.wire.v1.LockInfo
+	(*LockParty)(nil),      // 23: oarlock.wire.v1.LockParty
+	(*ListJobs)(nil),       // 24: oarlock.wire.v1.ListJobs
+	(*JobsPage)(nil),       // 25: oarlock.wire.v1.JobsPage
+	(*JobInfo)(nil),        // 26: oarlock.wire.v1.JobInfo
+	(*RenewRequest)(nil),   // 27: oarlock.wire.v1.RenewRequest
+	(*SessionRef)(nil),     // 28: oarlock.wire.v1.SessionRef
+	(*RenewReply)(nil),     // 29: oarlock.wire.v1.RenewReply
+	(*FollowRequest)(nil),  // 30: oarlock.wire.v1.FollowRequest
+	(*FollowReply)(nil),    // 31: oarlock.wire.v1.FollowReply
+	(*ChangesRequest)(nil), // 32: oarlock.wire.v1.ChangesRequest
+	(*ChangesReply)(nil),   // 33: oarlock.wire.v1.ChangesReply
+	(*Plan)(nil),           // 34: oarlock.wire.v1.Plan
+	(*ReplicaSet)(nil),     // 35: oarlock.wire.v1.ReplicaSet
+	(*Replica)(nil),        // 36: oarlock.wire.v1.Replica
+	(*PlanRequest)(nil),    // 37: oarlock.wire.v1.PlanRequest
+	(*PlanReply)(nil),      // 38: oarlock.wire.v1.PlanReply
+	(*ClusterRequest)(nil), // 39: oarlock.wire.v1.ClusterRequest
+	(*ClusterReply)(nil),   // 40: oarlock.wire.v1.ClusterReply
+	(*fsmpb.Op)(nil),       // 41: oarlock.fsm.v1.Op
+	(*fsmpb.Result)(nil),   // 42: oarlock.fsm.v1.Result
+	(*fsmpb.Record)(nil),   // 43: oarlock.fsm.v1.Record
+	(*fsmpb.Job)(nil),      // 44: oarlock.fsm.v1.Job
 }
 var file_node_internal_wire_wire_proto_depIdxs = []int32{
 	2,  // 0: oarlock.wire.v1.OwnerRequest.header:type_name -> oarlock.wire.v1.Header
-	34, // 1: oarlock.wire.v1.OwnerRequest.op:type_name -> oarlock.fsm.v1.Op
+	41, // 1: oarlock.wire.v1.OwnerRequest.op:type_name -> oarlock.fsm.v1.Op
 	5,  // 2: oarlock.wire.v1.OwnerRequest.await:type_name -> oarlock.wire.v1.Await
 	6,  // 3: oarlock.wire.v1.OwnerRequest.read:type_name -> oarlock.wire.v1.Read
-	8,  // 4: oarlock.wire.v1.OwnerRequest.identify:type_name -> oarlock.wire.v1.Identify
-	10, // 5: oarlock.wire.v1.OwnerRequest.observe:type_name -> oarlock.wire.v1.Observe
-	12, // 6: oarlock.wire.v1.OwnerRequest.listen:type_name -> oarlock.wire.v1.Listen
-	15, // 7: oarlock.wire.v1.OwnerRequest.list_locks:type_name -> oarlock.wire.v1.ListLocks
-	19, // 8: oarlock.wire.v1.OwnerRequest.list_jobs:type_name -> oarlock.wire.v1.ListJobs
-	0,  // 9: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	35, // 10: oarlock.wire.v1.OwnerReply.result:type_name -> oarlock.fsm.v1.Result
-	7,  // 11: oarlock.wire.v1.OwnerReply.read:type_name -> oarlock.wire.v1.ReadResult
-	9,  // 12: oarlock.wire.v1.OwnerReply.identity:type_name -> oarlock.wire.v1.Identity
-	11, // 13: oarlock.wire.v1.OwnerReply.leader:type_name -> oarlock.wire.v1.Leader
-	14, // 14: oarlock.wire.v1.OwnerReply.notices:type_name -> oarlock.wire.v1.Notices
-	16, // 15: oarlock.wire.v1.OwnerReply.locks:type_name -> oarlock.wire.v1.LocksPage
-	20, // 16: oarlock.wire.v1.OwnerReply.jobs:type_name -> oarlock.wire.v1.JobsPage
-	18, // 17: oarlock.wire.v1.OwnerReply.behind:type_name -> oarlock.wire.v1.LockParty
-	36, // 18: oarlock.wire.v1.ReadResult.record:type_name -> oarlock.fsm.v1.Record
-	13, // 19: oarlock.wire.v1.Notices.notices:type_name -> oarlock.wire.v1.Notice
-	17, // 20: oarlock.wire.v1.LocksPage.locks:type_name -> oarlock.wire.v1.LockInfo
-	18, // 21: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
-	18, // 22: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
-	21, // 23: oarlock.wire.v1.JobsPage.jobs:type_name -> oarlock.wire.v1.JobInfo
-	37, // 24: oarlock.wire.v1.JobInfo.job:type_name -> oarlock.fsm.v1.Job
-	2,  // 25: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
-	23, // 26: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
-	1,  // 27: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
-	2,  // 28: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
-	0,  // 29: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
-	28, // 30: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
-	29, // 31: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
-	2,  // 32: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
-	27, // 33: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
-	27, // 34: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
-	2,  // 35: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
-	27, // 36: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	13, // 4: oarlock.wire.v1.OwnerRequest.identify:type_name -> oarlock.wire.v1.Identify
+	15, // 5: oarlock.wire.v1.OwnerRequest.observe:type_name -> oarlock.wire.v1.Observe
+	17, // 6: oarlock.wire.v1.OwnerRequest.listen:type_name -> oarlock.wire.v1.Listen
+	20, // 7: oarlock.wire.v1.OwnerRequest.list_locks:type_name -> oarlock.wire.v1.ListLocks
+	24, // 8: oarlock.wire.v1.OwnerRequest.list_jobs:type_name -> oarlock.wire.v1.ListJobs
+	8,  // 9: oarlock.wire.v1.OwnerRequest.list_records:type_name -> oarlock.wire.v1.ListRecords
+	10, // 10: oarlock.wire.v1.OwnerRequest.former:type_name -> oarlock.wire.v1.Former
+	0,  // 11: oarlock.wire.v1.OwnerReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	42, // 12: oarlock.wire.v1.OwnerReply.result:type_name -> oarlock.fsm.v1.Result
+	7,  // 13: oarlock.wire.v1.OwnerReply.read:type_name -> oarlock.wire.v1.ReadResult
+	14, // 14: oarlock.wire.v1.OwnerReply.identity:type_name -> oarlock.wire.v1.Identity
+	16, // 15: oarlock.wire.v1.OwnerReply.leader:type_name -> oarlock.wire.v1.Leader
+	19, // 16: oarlock.wire.v1.OwnerReply.notices:type_name -> oarlock.wire.v1.Notices
+	21, // 17: oarlock.wire.v1.OwnerReply.locks:type_name -> oarlock.wire.v1.LocksPage
+	25, // 18: oarlock.wire.v1.OwnerReply.jobs:type_name -> oarlock.wire.v1.JobsPage
+	9,  // 19: oarlock.wire.v1.OwnerReply.records:type_name -> oarlock.wire.v1.RecordsPage
+	12, // 20: oarlock.wire.v1.OwnerReply.changes:type_name -> oarlock.wire.v1.ChangesPage
+	23, // 21: oarlock.wire.v1.OwnerReply.behind:type_name -> oarlock.wire.v1.LockParty
+	43, // 22: oarlock.wire.v1.ReadResult.record:type_name -> oarlock.fsm.v1.Record
+	43, // 23: oarlock.wire.v1.RecordsPage.records:type_name -> oarlock.fsm.v1.Record
+	43, // 24: oarlock.wire.v1.Change.record:type_name -> oarlock.fsm.v1.Record
+	43, // 25: oarlock.wire.v1.Change.prev:type_name -> oarlock.fsm.v1.Record
+	11, // 26: oarlock.wire.v1.ChangesPage.changes:type_name -> oarlock.wire.v1.Change
+	18, // 27: oarlock.wire.v1.Notices.notices:type_name -> oarlock.wire.v1.Notice
+	22, // 28: oarlock.wire.v1.LocksPage.locks:type_name -> oarlock.wire.v1.LockInfo
+	23, // 29: oarlock.wire.v1.LockInfo.holders:type_name -> oarlock.wire.v1.LockParty
+	23, // 30: oarlock.wire.v1.LockInfo.waiters:type_name -> oarlock.wire.v1.LockParty
+	26, // 31: oarlock.wire.v1.JobsPage.jobs:type_name -> oarlock.wire.v1.JobInfo
+	44, // 32: oarlock.wire.v1.JobInfo.job:type_name -> oarlock.fsm.v1.Job
+	2,  // 33: oarlock.wire.v1.RenewRequest.header:type_name -> oarlock.wire.v1.Header
+	28, // 34: oarlock.wire.v1.RenewRequest.sessions:type_name -> oarlock.wire.v1.SessionRef
+	1,  // 35: oarlock.wire.v1.RenewReply.answers:type_name -> oarlock.wire.v1.RenewReply.Answer
+	2,  // 36: oarlock.wire.v1.FollowRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 37: oarlock.wire.v1.FollowReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	2,  // 38: oarlock.wire.v1.ChangesRequest.header:type_name -> oarlock.wire.v1.Header
+	0,  // 39: oarlock.wire.v1.ChangesReply.outcome:type_name -> oarlock.wire.v1.Outcome
+	12, // 40: oarlock.wire.v1.ChangesReply.page:type_name -> oarlock.wire.v1.ChangesPage
+	35, // 41: oarlock.wire.v1.Plan.sets:type_name -> oarlock.wire.v1.ReplicaSet
+	36, // 42: oarlock.wire.v1.ReplicaSet.replicas:type_name -> oarlock.wire.v1.Replica
+	2,  // 43: oarlock.wire.v1.PlanRequest.header:type_name -> oarlock.wire.v1.Header
+	34, // 44: oarlock.wire.v1.PlanRequest.plan:type_name -> oarlock.wire.v1.Plan
+	34, // 45: oarlock.wire.v1.PlanReply.plan:type_name -> oarlock.wire.v1.Plan
+	2,  // 46: oarlock.wire.v1.ClusterRequest.header:type_name -> oarlock.wire.v1.Header
+	34, // 47: oarlock.wire.v1.ClusterReply.plan:type_name -> oarlock.wire.v1.Plan
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_node_internal_wire_wire_proto_init() }
@@ -2554,6 +3218,8 @@ func file_node_internal_wire_wire_proto_init() {
 		(*OwnerRequest_Listen)(nil),
 		(*OwnerRequest_ListLocks)(nil),
 		(*OwnerRequest_ListJobs)(nil),
+		(*OwnerRequest_ListRecords)(nil),
+		(*OwnerRequest_Former)(nil),
 	}
 	file_node_internal_wire_wire_proto_msgTypes[2].OneofWrappers = []any{
 		(*OwnerReply_Result)(nil),
@@ -2563,6 +3229,8 @@ func file_node_internal_wire_wire_proto_init() {
 		(*OwnerReply_Notices)(nil),
 		(*OwnerReply_Locks)(nil),
 		(*OwnerReply_Jobs)(nil),
+		(*OwnerReply_Records)(nil),
+		(*OwnerReply_Changes)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2570,7 +3238,7 @@ func file_node_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_internal_wire_wire_proto_rawDesc), len(file_node_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
