@@ -246,7 +246,7 @@ func TestMachine_Get_WhileApplying(t *testing.T) {
 		op := lockOp(id, i*2+1, v)
 		free := unlockOp(0, 0, fmt.Sprintf("%08d", i-1), uint64(s.m.Claim().Token)+i)
 		return []Entry{
-			{s.index + 2*i, encode(t, batchEntry(s.stamp, putOp("a", v), free))},
+			{s.index + 2*i, encode(t, batchEntry(s.stamp, putOp("a", v), putOp("c", v), prefixOp("c"), free))},
 			{s.index + 2*i + 1, encode(t, batchEntry(s.stamp, by(id, i*2+1, i*2, op), putOp("b", v)))},
 		}
 	}
