@@ -55,7 +55,7 @@ func (m *Machine) stage(sp space, r io.Reader, stop <-chan struct{}) (*state, ui
 	if err := clearRange(m.db, sp[:], sp.end()); err != nil {
 		return nil, 0, err
 	}
-	w := stager{db: m.db, sp: sp, batch: m.db.NewBatch(), sessions: map[Token]bool{}}
+	w := stager{db: m.db, sp: sp, batch: m.db.NewBatch()}
 	defer func() { w.batch.Close() }()
 	for {
 		if stopped(stop) {

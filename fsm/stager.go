@@ -15,11 +15,10 @@ type stager struct {
 	key   []byte
 	val   []byte
 
-	// What the snapshot has said so far. These come before the config records, and the history after them.
-	top      counters
-	sessions map[Token]bool
-	rev      Revision // of the last change of the history; at first that before the first
-	number   uint32   // of the last change within its revision
+	// What the snapshot has said so far. The counters come before the config records, and the history after them.
+	top    counters
+	rev    Revision // of the last change of the history; at first that before the first
+	number uint32   // of the last change within its revision
 }
 
 func (w *stager) add(suffix, value []byte) error {
@@ -36,16 +35,13 @@ func (w *stager) add(suffix, value []byte) error {
 	return w.flush()
 }
 
-// check looks at config records and their history, which are not loaded: everything else is checked when it is.
+// check looks at config records and their history, which are not loaded: everything else is checked when it is, also whether the
+// session lives with which a record goes.
 func (w *stager) check(suffix, value []byte) (err error) {
 	switch suffix[0] {
 	case kindCounters:
 		w.top, err = decodeCounters(value)
 		w.rev = w.top.oldest - 1
-	case kindSession:
-		var id uint64
-		id, _, err = parseNumbers(suffix[1:], 1)
-		w.sessions[Token(id)] = true
 	case kindRecord:
 		return w.record(suffix[1:], value)
 	case kindHistory:
@@ -61,8 +57,6 @@ func (w *stager) record(key, value []byte) error {
 		return err
 	case rec.Create == 0 || rec.Create > rec.Mod || rec.Mod > w.top.revision:
 		return fmt.Errorf("%w: config record of revision %d, the shard's is %d", ErrCorrupt, rec.Mod, w.top.revision)
-	case rec.Session != 0 && !w.sessions[rec.Session]:
-		return fmt.Errorf("%w: config record goes with session %d, which is not there", ErrCorrupt, rec.Session)
 	case rec.Session != 0:
 		w.key = w.sp.ephemeral(w.key[:0], rec.Session, key)
 		return w.batch.Set(w.key, nil, nil)
