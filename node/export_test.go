@@ -27,3 +27,18 @@ func Holds(n *Node, shard int) int {
 	defer s.mu.Unlock()
 	return len(s.holds)
 }
+
+// HandOver makes n, which owns the shard, hand it over to another node, as it does to balance.
+func HandOver(n *Node, shard int, to string) {
+	g := n.group(shard)
+	if o := g.owned(); o != nil {
+		_ = o.handOver(n.life.ctx, g.replicaOn(to))
+	}
+}
+
+// Depose makes n, which leads the shard's Raft group, give the leadership to another node without a release: the next owner waits for the
+// lease.
+func Depose(n *Node, shard int, to string) {
+	g := n.group(shard)
+	_ = n.disk.host.Transfer(g.id, g.replicaOn(to))
+}
