@@ -17,8 +17,11 @@ func (t *txn) claim(c *fsmpb.Claim) error {
 	if !r.Keep {
 		minted = t.mint()
 		for s := range t.st.order.all {
-			s.life = s.life.Claimed(last.Token, r.Waited, s.ttl)
-			t.touched(s)
+			// Only what changes is written: of very many sessions it would take longer than the claim's lease, and nobody ever own the shard.
+			if life := s.life.Claimed(last.Token, r.Waited, s.ttl); life != s.life {
+				s.life = life
+				t.touched(s)
+			}
 		}
 	}
 	t.setClaim(last.After(r, minted))

@@ -152,3 +152,23 @@ func stateBytes(b *testing.B, m *Machine) int64 {
 	m.st = st
 	return int64(with.HeapAlloc) - int64(without.HeapAlloc)
 }
+
+// A claim writes only what it changes: nothing of sessions that the log heard of under the last claim, and nothing if it waited for nobody. Else with very
+// many it would outlast its own lease.
+func TestMachine_Claim_WritesOnlyChanges(t *testing.T) {
+	m, _, ids := crowd(t, 300, own)
+	for term, c := range []struct {
+		waited time.Duration
+		writes int
+	}{{time.Second, 0}, {0, 0}, {time.Second, len(ids)}} {
+		x := m.begin(m.home.sp, nil, nil)
+		x.out = &Applied{}
+		q := &fsmpb.Claim{Node: "next", Incarnation: 1, Term: uint64(term) + 2, Lease: 1, Replaces: uint64(m.Claim().Token), Waited: int64(c.waited)}
+		if err := x.claim(q); err != nil || !x.out.Claim.Accepted || len(x.dirty) != c.writes {
+			t.Errorf("claim %d: %v, accepted %v, writes %d sessions, want %d", term, err, x.out.Claim.Accepted, len(x.dirty), c.writes)
+		}
+		if err := x.commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -162,6 +162,10 @@ func (l *local) claim(ctx context.Context, term uint64) bool {
 	attempt := l.g.n.attempt.Add(1)
 	lease := l.g.n.c.OwnerLease
 	proposed := l.now()
+	waited := proposed - readAt
+	if plan.Wait == 0 {
+		waited = 0 // next to nothing, and the state machine would write it to every session
+	}
 	entry := &fsmpb.Entry{Version: l.machine.Load().Version(), Attempt: attempt, Body: &fsmpb.Entry_Claim{Claim: &fsmpb.Claim{
 		Node:        l.g.n.me.Node,
 		Incarnation: l.g.n.me.Incarnation,
@@ -169,7 +173,7 @@ func (l *local) claim(ctx context.Context, term uint64) bool {
 		Lease:       int64(lease),
 		Replaces:    uint64(plan.Replaces),
 		Keep:        plan.Keep,
-		Waited:      int64(proposed - readAt),
+		Waited:      int64(waited),
 	}}}
 	a, err := l.propose(ctx, entry)
 	if err != nil || a.Claim == nil || !owner.Owns(a.Attempt, attempt, a.Claim.Accepted, l.view(), term) {
