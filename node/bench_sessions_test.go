@@ -82,8 +82,8 @@ func puts(b *testing.B, s *node.Shard, done <-chan struct{}) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// settled returns a shard of the nodes once shards move no more.
-func settled(nodes []*node.Node) *node.Shard {
+// settledShard returns a shard of the nodes once shards move no more.
+func settledShard(nodes []*node.Node) *node.Shard {
 	<-after(5 * time.Second)
 	return nodes[0].ShardAt(1)
 }
@@ -126,7 +126,7 @@ func BenchmarkManySessions(b *testing.B) {
 	const ttl = 20 * time.Second
 	for b.Loop() {
 		nodes := openCluster(b, 3)
-		s := settled(nodes)
+		s := settledShard(nodes)
 		holder := joinHolder(b, nodes)
 		idle := puts(b, s, after(5*time.Second))
 		openSessions(b, holder.ShardAt(s.ID()), manySessions, ttl)
@@ -154,7 +154,7 @@ func BenchmarkManySessions_Memory(b *testing.B) {
 	const ttl = 20 * time.Second
 	for b.Loop() {
 		nodes := openCluster(b, 1)
-		s := settled(nodes)
+		s := settledShard(nodes)
 		holder := joinHolder(b, nodes)
 		openSessions(b, holder.ShardAt(s.ID()), manySessions, ttl)
 		if err := holder.Close(); err != nil {
