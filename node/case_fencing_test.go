@@ -33,9 +33,9 @@ func classes() map[any]map[string]string {
 	}
 	return map[any]map[string]string{
 		&node.Shard{}: {
-			"ID": local, "Owned": local, "Guarded": local, "In": local,
-			"Get": reads, "Locks": reads, "Observe": reads, "Jobs": reads,
-			"Put": guarded, "Delete": guarded, "CompareAndSwap": guarded,
+			"ID": local, "Owned": local, "Guarded": local, "In": local, "Stale": local,
+			"Get": reads, "List": reads, "Watch": reads, "History": reads, "Locks": reads, "Observe": reads, "Jobs": reads,
+			"Put": guarded, "Delete": guarded, "CompareAndSwap": guarded, "Txn": guarded, "Update": guarded, "Add": guarded, "DeletePrefix": guarded,
 			"Lock": guarded, "TryLock": guarded, "RLock": guarded, "LockAll": guarded, "Semaphore": guarded, "SetPermits": guarded,
 			"ForceRelease": guarded, "RequestRevoke": guarded, "Campaign": guarded, "Lead": guarded, "RunOnce": guarded, "ForgetJob": guarded, "Session": guarded,
 		},
@@ -57,6 +57,24 @@ func writes(ctx context.Context, token node.Token) map[string]func(*node.Shard) 
 			_, err := s.CompareAndSwap(ctx, "new", 0, []byte("fenced"), nil)
 			return err
 		},
+		"Put, with a TTL": func(s *node.Shard) error {
+			_, err := s.Put(ctx, "new", nil, &node.PutOptions{TTL: time.Minute})
+			return err
+		},
+		"Put, ephemeral": func(s *node.Shard) error {
+			_, err := s.Put(ctx, "new", nil, &node.PutOptions{Ephemeral: true})
+			return err
+		},
+		"Txn": func(s *node.Shard) error {
+			_, err := s.Txn(ctx, node.Txn{Then: []node.Op{node.PutOp("new", nil, nil), node.DeleteOp("k")}})
+			return err
+		},
+		"Update": func(s *node.Shard) error {
+			_, err := s.Update(ctx, "k", func([]byte) ([]byte, error) { return []byte("fenced"), nil })
+			return err
+		},
+		"Add":          func(s *node.Shard) error { _, err := s.Add(ctx, "new", 1); return err },
+		"DeletePrefix": func(s *node.Shard) error { _, _, err := s.DeletePrefix(ctx, ""); return err },
 		"Lock":         func(s *node.Shard) error { _, err := s.Lock(ctx, "free", nil); return err },
 		"Lock, queued": func(s *node.Shard) error { _, err := s.Lock(ctx, "held", nil); return err },
 		"Lock, own session": func(s *node.Shard) error {

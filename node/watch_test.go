@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -15,99 +14,6 @@ import (
 	"github.com/oarlock/oarlock/node"
 	"github.com/oarlock/oarlock/node/nodetest"
 )
-
-// mirror is a copy of records that a watch keeps, and a check of the rules of watches: revisions never fall, a change is told once.
-type mirror struct {
-	mu       sync.Mutex
-	values   map[string]string
-	last     node.Revision
-	seen     map[string]bool // key and revision
-	events   int
-	synced   int
-	progress []node.Revision
-	err      error // the watch's last
-	fault    error
-}
-
-// follow watches until ctx ends or the watch does.
-func follow(ctx context.Context, s *node.Shard, prefix string, o *node.WatchOptions) (m *mirror, done <-chan struct{}) {
-	m = &mirror{values: map[string]string{}, seen: map[string]bool{}}
-	ch := make(chan struct{})
-	go func() { // stops with ctx, which every test ends
-		defer close(ch)
-		for e, err := range s.Watch(ctx, prefix, o) {
-			m.hear(e, err)
-		}
-	}()
-	return m, ch
-}
-
-func (m *mirror) hear(e node.Event, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err != nil {
-		m.err = err
-		return
-	}
-	if e.Revision < m.last && m.fault == nil {
-		m.fault = fmt.Errorf("event %v %q at %d after %d", e.Type, e.Record.Key, e.Revision, m.last)
-	}
-	m.last = e.Revision
-	switch e.Type {
-	case node.EventPut, node.EventDelete:
-		m.events++
-		if id := fmt.Sprintf("%s@%d", e.Record.Key, e.Revision); m.seen[id] && m.fault == nil {
-			m.fault = fmt.Errorf("%s is told twice", id)
-		} else {
-			m.seen[id] = true
-		}
-		if e.Type == node.EventPut {
-			m.values[e.Record.Key] = string(e.Record.Value)
-		} else {
-			delete(m.values, e.Record.Key)
-		}
-	case node.EventSynced:
-		m.synced++
-	case node.EventProgress:
-		m.progress = append(m.progress, e.Revision)
-	}
-}
-
-func (m *mirror) get() (values map[string]string, events, synced int, progress []node.Revision, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.values), m.events, m.synced, append([]node.Revision(nil), m.progress...), errors.Join(m.fault, m.err)
-}
-
-// want waits until the mirror agrees with a fresh listing, and fails if it does not within d.
-func (m *mirror) want(t *testing.T, what string, s *node.Shard, prefix string, d time.Duration) {
-	t.Helper()
-	deadline := time.Now().Add(d)
-	for {
-		want := map[string]string{}
-		l, err := s.List(within(t, 30*time.Second), prefix, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for r, err := range l.All() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			want[r.Key] = string(r.Value)
-		}
-		got, _, _, _, err := m.get()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if maps.Equal(got, want) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: what the watch told differs from a listing after %v (-listing +watch):\n%s", what, d, cmp.Diff(want, got))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
 
 // A watch tells each change under its prefix once, in order, with what was before, and the changes of a transaction together; on the owner, on another
 // replica, and on a node without one.
@@ -181,25 +87,17 @@ func TestCase049_NoGap(t *testing.T) {
 				}
 			})
 		}
-		var mirrors []*mirror
-		var ends []<-chan struct{}
+		var mirrors []*nodetest.Mirror
 		for round := range 5 {
 			for i := range c.Len() {
-				m, done := follow(ctx, c.Node(i).ShardAt(1), "k", &node.WatchOptions{Initial: true})
-				mirrors, ends = append(mirrors, m), append(ends, done)
+				mirrors = append(mirrors, c.Mirror(c.Node(i).ShardAt(1), "k", &node.WatchOptions{Initial: true}))
 				time.Sleep(time.Duration(round*7+i) * time.Millisecond)
 			}
 		}
-		relay := &mirror{values: map[string]string{}, seen: map[string]bool{}}
+		relay := map[string]bool{}
 		start, err := c.Node(0).ShardAt(1).List(ctx, "k", nil)
 		if err != nil {
 			t.Fatal(err)
-		}
-		for r, err := range start.All() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			relay.values[r.Key] = string(r.Value)
 		}
 		from := start.Revision + 1
 		for hop := range 40 { // each hop reads some events on another node; it stops between revisions
@@ -208,7 +106,11 @@ func TestCase049_NoGap(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				relay.hear(e, nil)
+				if id := fmt.Sprint(e.Record.Key, e.Revision); e.Revision < from || relay[id] {
+					t.Fatalf("hop %d: %v of %q at revision %d, which is told again", hop, e.Type, e.Record.Key, e.Revision)
+				} else {
+					relay[id] = true
+				}
 				from = e.Revision + 1
 				if n++; n == 5 {
 					break
@@ -217,25 +119,24 @@ func TestCase049_NoGap(t *testing.T) {
 		}
 		close(stop)
 		writers.Wait()
-		tail, done := follow(ctx, c.Node(1).ShardAt(1), "k", &node.WatchOptions{From: from})
-		ends = append(ends, done)
-		time.Sleep(2 * time.Second)
-		tail.mu.Lock()
-		for id := range tail.seen {
-			if relay.seen[id] {
-				t.Errorf("%s is told again after a hop", id)
-			}
-		}
-		tail.mu.Unlock()
 		for i, m := range mirrors {
-			m.want(t, fmt.Sprintf("watch %d on node %d", i, i%c.Len()), c.Node(0).ShardAt(1), "k", 5*time.Second)
-			if _, _, synced, _, _ := m.get(); synced != 1 {
+			m.Await(c.Node(0).ShardAt(1), "k", 5*time.Second)
+			if _, synced := m.Events(); synced != 1 {
 				t.Errorf("watch %d: synced %d times, want once", i, synced)
 			}
 		}
-		cancel()
-		for _, done := range ends {
-			<-done
+		all := map[string]bool{} // of the same stretch, by one watch
+		for e, err := range c.Node(1).ShardAt(1).Watch(ctx, "k", &node.WatchOptions{From: start.Revision + 1}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Revision >= from {
+				break
+			}
+			all[fmt.Sprint(e.Record.Key, e.Revision)] = true
+		}
+		if d := cmp.Diff(all, relay); d != "" {
+			t.Errorf("what the hops were told (-one watch +hops):\n%s", d)
 		}
 	})
 }
@@ -254,20 +155,29 @@ func TestCase050_SlowReader(t *testing.T) {
 		for i := range 10 {
 			mustPut(t, s, fmt.Sprintf("k%d", i), "old")
 		}
-		fast, fastDone := follow(ctx, c.Node(others(c, owner)[0]).ShardAt(1), "k", &node.WatchOptions{Initial: true})
+		fast := c.Mirror(c.Node(others(c, owner)[0]).ShardAt(1), "k", &node.WatchOptions{Initial: true})
 		type slow struct {
-			m    *mirror
-			gate chan struct{}
-			done chan struct{}
+			values map[string]string
+			synced int
+			err    error
+			gate   chan struct{}
+			done   chan struct{}
 		}
-		var slows []slow
+		var slows []*slow
 		for _, relist := range []bool{false, true} {
-			w := slow{&mirror{values: map[string]string{}, seen: map[string]bool{}}, make(chan struct{}), make(chan struct{})}
+			w := &slow{values: map[string]string{}, gate: make(chan struct{}), done: make(chan struct{})}
 			go func() { // stops with ctx
 				defer close(w.done)
 				for e, err := range c.Node(others(c, owner)[1]).ShardAt(1).Watch(ctx, "k", &node.WatchOptions{Initial: true, Relist: relist}) {
-					w.m.hear(e, err)
-					if err == nil && e.Type == node.EventSynced && e.Revision > 0 {
+					switch {
+					case err != nil:
+						w.err = err
+					case e.Type == node.EventPut:
+						w.values[e.Record.Key] = string(e.Record.Value)
+					case e.Type == node.EventDelete:
+						delete(w.values, e.Record.Key)
+					case e.Type == node.EventSynced:
+						w.synced++
 						<-w.gate
 					}
 				}
@@ -289,72 +199,66 @@ func TestCase050_SlowReader(t *testing.T) {
 		}
 		<-slows[0].done
 		var compacted *node.CompactedError
-		if err := slows[0].m.err; !errors.Is(err, node.ErrCompacted) || !errors.As(err, &compacted) || compacted.Oldest == 0 {
+		if err := slows[0].err; !errors.Is(err, node.ErrCompacted) || !errors.As(err, &compacted) || compacted.Oldest == 0 {
 			t.Errorf("a slow reader: got %v, want ErrCompacted with the oldest revision", err)
 		} else {
-			m, done := follow(ctx, s, "k", &node.WatchOptions{From: compacted.Oldest})
+			m := c.Mirror(s, "k", &node.WatchOptions{From: compacted.Oldest})
 			time.Sleep(time.Second)
-			if _, n, _, _, err := m.get(); err != nil || n < 90 {
-				t.Errorf("from the oldest revision on: %d events, %v", n, err)
+			if n, _ := m.Events(); m.Err() != nil || n < 90 {
+				t.Errorf("from the oldest revision on: %d events, %v", n, m.Err())
 			}
-			defer func() { <-done }()
 		}
-		slows[1].m.want(t, "a slow reader with Relist", s, "k", 5*time.Second)
-		if _, _, synced, _, _ := slows[1].m.get(); synced != 2 {
-			t.Errorf("a slow reader with Relist: synced %d times, want 2", synced)
-		}
-		fast.want(t, "a fast reader", s, "k", 5*time.Second)
-		if _, n, synced, _, _ := fast.get(); n != 413 || synced != 1 {
-			t.Errorf("a fast reader: %d events, synced %d times, want 413 and 1", n, synced)
-		}
+		time.Sleep(5 * time.Second)
 		cancel()
 		<-slows[1].done
-		<-fastDone
+		fast.Await(s, "k", time.Second)
+		if d := cmp.Diff(fast.Values(), slows[1].values); d != "" || slows[1].synced != 2 {
+			t.Errorf("a slow reader with Relist: synced %d times, want 2 (-listing +watch):\n%s", slows[1].synced, d)
+		}
+		if n, synced := fast.Events(); n != 413 || synced != 1 {
+			t.Errorf("a fast reader: %d events, synced %d times, want 413 and 1", n, synced)
+		}
 	})
 }
 
 // Progress is told after all it covers, also on a quiet prefix, and not while the node is cut off (cases 51 and 55).
 func TestCase051_Progress(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		owner := c.AwaitOwner(1)
 		i := others(c, owner)[0]
 		s := c.Node(owner).ShardAt(1)
-		quiet, d1 := follow(ctx, c.Node(i).ShardAt(1), "quiet", &node.WatchOptions{Progress: true})
-		busy, d2 := follow(ctx, c.Node(i).ShardAt(1), "k", &node.WatchOptions{Progress: true})
+		quiet := c.Mirror(c.Node(i).ShardAt(1), "quiet", &node.WatchOptions{Progress: true})
+		busy := c.Mirror(c.Node(i).ShardAt(1), "k", &node.WatchOptions{Progress: true})
+		time.Sleep(time.Second)
 		var last node.Revision
 		for n := range 300 {
 			last = mustPut(t, s, fmt.Sprintf("k%d", n%7), fmt.Sprint(n))
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(11 * time.Second)
-		for name, m := range map[string]*mirror{"quiet": quiet, "busy": busy} {
-			_, n, _, progress, err := m.get() // hear checks that no event comes after its progress
-			if err != nil || len(progress) < 4 || progress[len(progress)-1] != last {
-				t.Errorf("%s: progress %v, %v, want it up to %d", name, progress, err, last)
-			}
-			if want := map[string]int{"quiet": 0, "busy": 300}[name]; n != want {
-				t.Errorf("%s: %d events, want %d", name, n, want)
+		for m, want := range map[*nodetest.Mirror]int{quiet: 0, busy: 300} {
+			n, _ := m.Events() // that no event comes after progress that covers it is the mirror's to check
+			progress := m.Progress()
+			if n != want || len(progress) < 4 || progress[len(progress)-1] != last {
+				t.Errorf("%d events, progress %v, %v, want %d, and progress up to %d", n, progress, m.Err(), want, last)
 			}
 		}
 		c.Isolate(i)
 		time.Sleep(time.Second)
-		_, _, _, before, _ := quiet.get()
+		before := len(quiet.Progress())
 		time.Sleep(30 * time.Second)
-		if _, _, _, after, err := quiet.get(); err != nil || len(after) != len(before) {
-			t.Errorf("cut off: %d marks after %d, %v, want none more", len(after), len(before), err)
+		if after := len(quiet.Progress()); quiet.Err() != nil || after != before {
+			t.Errorf("cut off: %d marks after %d, %v, want none more", after, before, quiet.Err())
 		}
 		last = mustPut(t, s, "k-later", "")
 		c.Heal()
 		time.Sleep(20 * time.Second)
-		if _, _, _, after, err := quiet.get(); err != nil || after[len(after)-1] != last {
-			t.Errorf("healed: progress up to %v, %v, want %d", after[len(after)-1], err, last)
+		if after := quiet.Progress(); after[len(after)-1] != last {
+			t.Errorf("healed: progress up to %v, %v, want %d", after[len(after)-1], quiet.Err(), last)
 		}
-		busy.want(t, "healed", s, "k", time.Second)
-		cancel()
-		<-d1
-		<-d2
+		if v := busy.Values(); len(v) != 8 {
+			t.Errorf("healed: told of %q, want 8 keys", v)
+		}
 	})
 }
 
@@ -363,34 +267,30 @@ func TestCase055_WatchesGoOn(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
 		remote := c.Add(nil)
 		c.AwaitReady()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		s := c.Node(remote).ShardAt(1)
-		var mirrors []*mirror
-		var ends []<-chan struct{}
+		var mirrors []*nodetest.Mirror
 		for i := range 50 {
-			m, done := follow(ctx, s, fmt.Sprintf("k%d", i%10), &node.WatchOptions{Initial: true})
-			mirrors, ends = append(mirrors, m), append(ends, done)
+			mirrors = append(mirrors, c.Mirror(s, fmt.Sprintf("k%d", i%10), &node.WatchOptions{Initial: true}))
 		}
 		write := func(round int) {
 			for i := range 10 {
 				mustPut(t, s, fmt.Sprintf("k%d", i), fmt.Sprint(round))
 			}
 		}
-		check := func(what string, limit time.Duration) {
+		check := func() {
 			t.Helper()
 			for i, m := range mirrors {
-				m.want(t, fmt.Sprintf("%s, watch %d", what, i), s, fmt.Sprintf("k%d", i%10), limit)
+				m.Await(s, fmt.Sprintf("k%d", i%10), time.Second)
 			}
 		}
 		for i := range 3 {
 			c.Kill(i)
 			write(i)
-			check(fmt.Sprintf("node %d is dead", i), time.Second)
+			check()
 			c.Restart(i)
 			c.AwaitReady()
 			write(i + 10)
-			check(fmt.Sprintf("node %d is back", i), time.Second)
+			check()
 		}
 		c.Isolate(remote)
 		for i := range 10 {
@@ -399,22 +299,16 @@ func TestCase055_WatchesGoOn(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		c.Heal()
 		time.Sleep(10 * time.Second)
-		check("the watcher's node is back", time.Second)
-		cancel()
-		for _, done := range ends {
-			<-done
-		}
+		check()
 	})
 }
 
 // Changes elsewhere neither reach a watch nor wake it (case 57).
 func TestCase057_NoNeedlessWakeUps(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		owner := c.AwaitOwner(1)
 		s := c.Node(owner).ShardAt(1)
-		m, done := follow(ctx, s, "a", nil)
+		m := c.Mirror(s, "a", nil)
 		time.Sleep(time.Second)
 		before := c.Node(owner).Stats().WatchWakeups
 		for i := range 1000 {
@@ -425,13 +319,11 @@ func TestCase057_NoNeedlessWakeUps(t *testing.T) {
 		}
 		mustPut(t, s, "a", "")
 		time.Sleep(time.Second)
-		if _, n, _, _, err := m.get(); n != 1 || err != nil {
-			t.Errorf("got %d events, %v, want 1", n, err)
+		if n, _ := m.Events(); n != 1 || m.Err() != nil {
+			t.Errorf("got %d events, %v, want 1", n, m.Err())
 		}
 		if n := c.Node(owner).Stats().WatchWakeups - before; n != 1 {
 			t.Errorf("a change of its key woke the watch %d times, want once", n)
 		}
-		cancel()
-		<-done
 	})
 }

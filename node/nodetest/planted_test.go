@@ -165,3 +165,49 @@ func TestPlanted_Failures(t *testing.T) {
 	})
 	r.saw(t, "node 0 failed: gave up")
 }
+
+// A watch that goes back, repeats, skips a change, or tells progress too early breaks invariant 4.
+func TestPlanted_Watch(t *testing.T) {
+	put := func(key string, at, before node.Revision) node.Event {
+		e := node.Event{Type: node.EventPut, Revision: at, Record: node.Record{Key: key, Mod: at}}
+		if before != 0 {
+			e.Prev = node.Record{Key: key, Mod: before}
+		}
+		return e
+	}
+	gone := func(key string, at, before node.Revision) node.Event {
+		return node.Event{Type: node.EventDelete, Revision: at, Record: node.Record{Key: key, Mod: at}, Prev: node.Record{Key: key, Mod: before}}
+	}
+	mark := func(typ node.EventType, at node.Revision) node.Event { return node.Event{Type: typ, Revision: at} }
+	listed := func(key string, mod, at node.Revision) node.Event {
+		return node.Event{Type: node.EventPut, Revision: at, Record: node.Record{Key: key, Mod: mod}}
+	}
+	begin := []node.Event{listed("a", 3, 5), listed("b", 5, 5), mark(node.EventSynced, 5)}
+	for what, tt := range map[string]struct {
+		then []node.Event
+		want string // "": nothing is wrong
+	}{
+		"Sound":         {[]node.Event{put("a", 6, 3), put("c", 6, 0), gone("b", 8, 5), mark(node.EventProgress, 9), put("b", 10, 0)}, ""},
+		"Back":          {[]node.Event{put("a", 8, 3), put("b", 7, 5)}, "came after revision 8"},
+		"Twice":         {[]node.Event{put("a", 6, 3), put("a", 6, 6)}, "told twice"},
+		"Gap":           {[]node.Event{put("a", 8, 6)}, "follows revision 6, and 3 was told before"},
+		"GapAtDelete":   {[]node.Event{gone("a", 8, 6)}, "follows revision 6"},
+		"UnseenDelete":  {[]node.Event{put("a", 8, 0)}, "follows revision 0"},
+		"EarlyProgress": {[]node.Event{mark(node.EventProgress, 7), put("a", 7, 3)}, "came after progress 7"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k, r := planted(t)
+				m := newMirror(k, "watch", &node.WatchOptions{Initial: true})
+				for _, e := range append(begin[:len(begin):len(begin)], tt.then...) {
+					m.hear(e, nil)
+				}
+				if tt.want == "" {
+					r.quiet(t)
+				} else {
+					r.saw(t, tt.want)
+				}
+			})
+		})
+	}
+}
