@@ -18,8 +18,7 @@ import (
 
 // A Process is one life of a process, seen from its parent. Its methods belong to one goroutine.
 type Process struct {
-	Name string
-
+	name  string
 	log   string // the file that its stderr is added to
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -35,7 +34,7 @@ func Start[T any](name, log, binary string, args []string, hear func(T), ended f
 		return nil, err
 	}
 	defer file.Close()
-	p := &Process{Name: name, log: log, cmd: exec.Command(binary, args...), gone: make(chan struct{})}
+	p := &Process{name: name, log: log, cmd: exec.Command(binary, args...), gone: make(chan struct{})}
 	p.cmd.Stderr, p.cmd.SysProcAttr = file, attr()
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -70,7 +69,7 @@ func (p *Process) Gone() <-chan struct{} { return p.gone }
 // Tell gives the process an order, also when it is stopped.
 func (p *Process) Tell(order any) error {
 	if err := json.NewEncoder(p.stdin).Encode(order); err != nil {
-		return fmt.Errorf("tell %s: %w", p.Name, err)
+		return fmt.Errorf("tell %s: %w", p.name, err)
 	}
 	return nil
 }
@@ -78,7 +77,7 @@ func (p *Process) Tell(order any) error {
 // Signal sends a signal to this process alone.
 func (p *Process) Signal(s os.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil {
-		return fmt.Errorf("send %v to %s: %w", s, p.Name, err)
+		return fmt.Errorf("send %v to %s: %w", s, p.name, err)
 	}
 	return nil
 }
@@ -94,9 +93,9 @@ func (p *Process) Pause() error {
 		switch _, err := syscall.Wait4(p.Pid(), &status, syscall.WUNTRACED, nil); {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return fmt.Errorf("wait for %s to stop: %w", p.Name, err)
+			return fmt.Errorf("wait for %s to stop: %w", p.name, err)
 		case !status.Stopped():
-			return fmt.Errorf("%s ended: %s", p.Name, p.LastWords())
+			return fmt.Errorf("%s ended: %s", p.name, p.LastWords())
 		default:
 			return nil
 		}
