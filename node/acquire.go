@@ -115,12 +115,14 @@ type acquisition struct {
 	r      *request
 	guards []*fsmpb.Guard // of the view
 	seq    uint64
+	round  uint64          // of the listener, when it began
 	own    bool            // the session is the grant's own, and ends with it
 	behind *wire.LockParty // whom it waits for, as was last heard; nil: not known
 }
 
 func (a *acquisition) run(ctx context.Context, op *fsmpb.Op) (*grant, *fsmpb.Result, error) {
 	var low uint64
+	a.round = a.x.g.listener.round()
 	a.seq, low = a.x.seqs.begin()
 	op.Session, op.Seq, op.Low = uint64(a.x.id()), a.seq, low
 	sctx := a.x.hold.context(ctx) // a lost session ends the waiting
@@ -166,7 +168,7 @@ func (a *acquisition) settle(res *fsmpb.Result) (*grant, *fsmpb.Result, error) {
 	g.revoked.init()
 	g.hold.init(a.x.g.n.env.Clock, Token(res.GetToken()), &a.x.lease)
 	g.bound(time.Duration(a.r.op.GetMaxHold()))
-	if !a.x.attach(g) || g.hold.strict() != nil {
+	if !a.x.attach(g, a.round) || g.hold.strict() != nil {
 		g.end(ErrLost)
 		a.x.detach(g)
 		a.undo()

@@ -112,14 +112,14 @@ func (s *session) end(cause error) {
 	s.g.sessions.forget(s)
 }
 
-// attach makes g end with the session. It says whether the session is still there.
-func (s *session) attach(g *grant) bool {
+// attach makes g, which was asked for in that round of the listener, end with the session. It says whether the session is still there.
+func (s *session) attach(g *grant, round uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	if s.g.listener.add(g) {
+	if s.g.listener.add(g, round) {
 		s.holds[g] = struct{}{}
 	}
 	return true
