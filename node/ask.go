@@ -39,7 +39,9 @@ func (g *group) ask(ctx context.Context, what string, q *wire.OwnerRequest) (rep
 		case wire.Outcome_UNKNOWN:
 			maybe = true
 		}
-		g.missed(node)
+		if !unblamed(ctx, q) {
+			g.missed(node)
+		}
 		if hint := reply.GetHint(); hint != "" && hint != node {
 			g.setHint(hint)
 			g.misses.Store(0)
@@ -52,6 +54,11 @@ func (g *group) ask(ctx context.Context, what string, q *wire.OwnerRequest) (rep
 		}
 		pause = min(max(2*pause, firstPause), lastPause)
 	}
+}
+
+// unblamed says that a question went without an answer because its asker has left, or has waited long enough for what takes its time.
+func unblamed(ctx context.Context, q *wire.OwnerRequest) bool {
+	return ctx.Err() != nil && (patient(q) || errors.Is(ctx.Err(), context.Canceled))
 }
 
 // patient says that the owner may take its time to answer.

@@ -157,3 +157,38 @@ func TestSession_ExpiryDoesNotDrift(t *testing.T) {
 		}
 	})
 }
+
+// A wait that its caller ends, or LockOptions.Wait, says nothing of the owner: what is called next goes to it directly, and at the owner to nobody else.
+func TestShard_Lock_EndedWaitCausesNoDetour(t *testing.T) {
+	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
+		owner := c.AwaitOwner(1)
+		for _, i := range []int{owner, others(c, owner)[0]} {
+			s, third := c.Node(i).ShardAt(1), c.Node(others(c, owner, i)[0])
+			l := mustLock(t, s, "x")
+			for what, wait := range map[string]func() error{
+				"a cancelled ctx": func() error {
+					ctx, cancel := context.WithCancel(t.Context())
+					time.AfterFunc(time.Second, cancel)
+					_, err := s.Lock(ctx, "x", nil)
+					return err
+				},
+				"a deadline": func() error { _, err := s.Lock(within(t, time.Second), "x", nil); return err },
+				"Wait":       func() error { _, err := s.Lock(t.Context(), "x", &node.LockOptions{Wait: time.Second}); return err },
+			} {
+				if err := wait(); err == nil {
+					t.Fatalf("%s: a held lock was granted", what)
+				}
+				before := third.Stats().RequestsServed
+				for range 50 {
+					mustPut(t, s, "k", what)
+				}
+				if detours := third.Stats().RequestsServed - before; detours > 10 { // renewals and the like are not counted out
+					t.Errorf("node %d (owner: %v) after %s: 50 puts caused %d requests at a node that does not own the shard", i, i == owner, what, detours)
+				}
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
