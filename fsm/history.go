@@ -12,6 +12,9 @@ import (
 const (
 	lookedAt      = 4096    // changes
 	lookedAtBytes = 8 << 20 // of their stored form
+
+	splitAt      = 4 * lookedAt // changes of one revision, and bytes that are found of them, after which even that is split
+	splitAtBytes = 4 << 20
 )
 
 // A Change is one change of a config record, as the history keeps it.
@@ -27,16 +30,19 @@ type Change struct {
 type ChangesQuery struct {
 	Prefix []byte
 	From   Revision
-	Limit  int // changes of a page, zero or less: all
-	Bytes  int // of keys and values, before and after, at which a page ends; zero or less: no bound
+	Skip   uint32 // so many changes of From are known already: what ChangePage.Skip said
+	Limit  int    // changes of a page, zero or less: all
+	Bytes  int    // of keys and values, before and after, at which a page ends; zero or less: no bound
 }
 
-// A ChangePage answers a ChangesQuery. A page has whole revisions only, so it may exceed Limit and Bytes by one of them. It may
+// A ChangePage answers a ChangesQuery. A page has whole revisions, so it may exceed Limit and Bytes by one of them; only one of more than
+// 4 MiB is split, and then Skip says how much of it the page, and those before it, have had. It may
 // be empty and still not the last, when a long stretch of other keys lies in between: it is the last if Next is beyond
 // Revision.
 type ChangePage struct {
 	Changes  []Change // the caller's, by revision, then in the order in which they were made
 	Next     Revision // where to go on
+	Skip     uint32   // and after how many changes of it
 	Revision Revision // the shard's, when this was read
 }
 
@@ -84,7 +90,7 @@ func (m *Machine) Oldest() Revision {
 // revision is r or later. False: there is none, or it cannot be read. It reads the storage without waiting for Apply.
 func (m *Machine) ChangeTime(r Revision) (at int64, ok bool) {
 	err := m.look(func(v view) error {
-		return v.eachChange(max(r, v.now.oldest), func(rev Revision, _ uint32, stored []byte) (bool, error) {
+		return v.eachChange(max(r, v.now.oldest), 0, func(rev Revision, _ uint32, stored []byte) (bool, error) {
 			c, err := decodeChange(rev, stored)
 			at, ok = c.At, err == nil
 			return false, err
@@ -121,10 +127,14 @@ func (v view) changes(q ChangesQuery) (ChangePage, error) {
 	page := ChangePage{Next: v.now.revision + 1, Revision: v.now.revision}
 	looked, lookedBytes, size := 0, 0, 0
 	last := q.From
-	err := v.eachChange(q.From, func(rev Revision, _ uint32, stored []byte) (bool, error) {
+	err := v.eachChange(q.From, q.Skip, func(rev Revision, n uint32, stored []byte) (bool, error) {
 		full := q.Limit > 0 && len(page.Changes) >= q.Limit || q.Bytes > 0 && size >= q.Bytes
-		if rev != last && (full || looked >= lookedAt || lookedBytes >= lookedAtBytes) {
+		switch {
+		case rev != last && (full || looked >= lookedAt || lookedBytes >= lookedAtBytes):
 			page.Next = rev
+			return false, nil
+		case rev == last && (size >= splitAtBytes || looked >= splitAt || lookedBytes >= 2*lookedAtBytes):
+			page.Next, page.Skip = rev, n
 			return false, nil
 		}
 		last, looked, lookedBytes = rev, looked+1, lookedBytes+len(stored)
@@ -140,9 +150,9 @@ func (v view) changes(q ChangesQuery) (ChangePage, error) {
 	return page, err
 }
 
-// eachChange calls fn for the stored changes from a revision on, until it returns false.
-func (v view) eachChange(from Revision, fn func(rev Revision, n uint32, stored []byte) (bool, error)) error {
-	it, err := v.iterate(from)
+// eachChange calls fn for the stored changes from a revision on, but its first ones, until it returns false.
+func (v view) eachChange(from Revision, skip uint32, fn func(rev Revision, n uint32, stored []byte) (bool, error)) error {
+	it, err := v.iterate(from, skip)
 	if err != nil {
 		return err
 	}
@@ -162,9 +172,9 @@ func (v view) eachChange(from Revision, fn func(rev Revision, n uint32, stored [
 	return it.Close()
 }
 
-// iterate is an iterator over the stored changes from a revision on.
-func (v view) iterate(from Revision) (*pebble.Iterator, error) {
-	return v.snap.NewIter(&pebble.IterOptions{LowerBound: v.sp.change(nil, from, 0), UpperBound: v.sp.start(nil, kindHistory+1)})
+// iterate is an iterator over the stored changes from a revision on, but its first ones.
+func (v view) iterate(from Revision, skip uint32) (*pebble.Iterator, error) {
+	return v.snap.NewIter(&pebble.IterOptions{LowerBound: v.sp.change(nil, from, skip), UpperBound: v.sp.start(nil, kindHistory+1)})
 }
 
 // changeAt is the stored change at which an iterator stands.
@@ -187,7 +197,7 @@ func (v view) trace(key []byte, floor Revision, yield func(Change) bool) error {
 	case !errors.Is(err, ErrNotFound):
 		return err
 	}
-	it, err := v.iterate(floor)
+	it, err := v.iterate(floor, 0)
 	if err != nil {
 		return err
 	}

@@ -245,3 +245,39 @@ func TestMachine_Changes_WholeRevisions(t *testing.T) {
 		}
 	}
 }
+
+// A revision that is too large for one page is split, and what Skip says goes on with its next change, without loss or repetition.
+func TestMachine_Changes_SplitsTheLargest(t *testing.T) {
+	s := owned(t)
+	id := s.session("n")
+	const n = 20
+	for i := range n {
+		s.do(ephemeralOp(id, uint64(i)+1, fmt.Sprintf("e/%02d", i), strings.Repeat("v", MaxValue)))
+	}
+	s.do(endOp(id))
+	end := s.m.Revision()
+	var got []string
+	pages := 0
+	for q := (ChangesQuery{From: end, Bytes: 1 << 20}); q.From <= end; pages++ {
+		page, err := s.m.Changes(q)
+		if err != nil || page.Next == q.From && page.Skip <= q.Skip {
+			t.Fatalf("%+v: got next %d after %d, %v", q, page.Next, page.Skip, err)
+		}
+		size := 0
+		for _, c := range page.Changes {
+			got = append(got, string(c.Record.Key))
+			size += len(c.Prev.Value)
+		}
+		if size > splitAtBytes+MaxValue {
+			t.Errorf("a page has %d bytes", size)
+		}
+		q.From, q.Skip = page.Next, page.Skip
+	}
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprintf("e/%02d", i))
+	}
+	if diff := cmp.Diff(want, got); diff != "" || pages < 3 {
+		t.Errorf("%d pages (-want +got):\n%s", pages, diff)
+	}
+}

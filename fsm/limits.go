@@ -39,5 +39,8 @@ const MaxDeletedBytes = 4 << 20
 // keptValue is the largest value of a conflicting record, or result of a job, that is remembered with a result.
 const keptValue = 1 << 10
 
+// maxAnswers is how much of values that a transaction has read is answered at all, in bytes: a node has to fit it into one message.
+const maxAnswers = 4 << 20
+
 // keptAnswers is how much of values that a transaction has read is remembered with its result, in bytes.
 const keptAnswers = 64 << 10

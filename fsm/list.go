@@ -158,7 +158,7 @@ func (l *listing) lookBack() error {
 		return nil
 	}
 	l.undo = map[string]position{}
-	err := l.eachChange(l.q.At+1, func(rev Revision, n uint32, stored []byte) (bool, error) {
+	err := l.eachChange(l.q.At+1, 0, func(rev Revision, n uint32, stored []byte) (bool, error) {
 		key, flags, err := peekChange(stored)
 		if err != nil || bytes.Compare(key, l.q.From) < 0 || len(l.q.To) > 0 && bytes.Compare(key, l.q.To) >= 0 {
 			return true, err

@@ -136,11 +136,16 @@ func trim(res *fsmpb.Result) *fsmpb.Result {
 	if res.Record != nil && len(res.Record.Value) > keptValue {
 		return &fsmpb.Result{Status: res.Status, Record: withoutValue(res.Record), Trimmed: true}
 	}
+	return bounded(res, keptAnswers)
+}
+
+// bounded leaves the values out that a transaction has read if they are more than limit bytes.
+func bounded(res *fsmpb.Result, limit int) *fsmpb.Result {
 	size := 0
 	for _, a := range res.Answers {
 		size += len(a.GetRecord().GetValue())
 	}
-	if size <= keptAnswers {
+	if size <= limit {
 		return res
 	}
 	short := &fsmpb.Result{Status: res.Status, Revision: res.Revision, Succeeded: res.Succeeded, Trimmed: true}

@@ -50,7 +50,7 @@ func (t *txn) transact(s *session, x *fsmpb.Txn) *fsmpb.Result {
 		t.change(c.key, c.old, c.rec)
 	}
 	res.Revision = uint64(t.st.counters.revision)
-	return res
+	return bounded(res, maxAnswers)
 }
 
 // plan is the answer of one operation of a transaction on a record, nil if it is absent, and the record that it writes; or

@@ -213,3 +213,20 @@ func TestMachine_Txn_Remembered(t *testing.T) {
 		}
 	}
 }
+
+// What a transaction reads beyond what fits into one message is left out of its first answer too, which says so.
+func TestMachine_Txn_LargeAnswers(t *testing.T) {
+	s := owned(t)
+	var reads []*fsmpb.TxnOp
+	for i := range maxAnswers/MaxValue + 1 {
+		key := fmt.Sprint(i)
+		s.do(putOp(key, strings.Repeat("v", MaxValue)))
+		reads = append(reads, &fsmpb.TxnOp{Kind: &fsmpb.TxnOp_Read{Read: &fsmpb.Read{Key: []byte(key)}}})
+	}
+	for n, trimmed := range map[int]bool{len(reads) - 1: false, len(reads): true} {
+		res := s.do(&fsmpb.Op{Kind: &fsmpb.Op_Txn{Txn: &fsmpb.Txn{Then: reads[:n]}}})[0]
+		if res.Status != fsmpb.Result_OK || res.Trimmed != trimmed || len(res.Answers) != n || (len(res.Answers[0].Record.Value) == 0) != trimmed || !res.Answers[n-1].Found {
+			t.Errorf("%d reads of the largest values: trimmed %v, want %v; %v", n, res.Trimmed, trimmed, res.Status)
+		}
+	}
+}

@@ -106,7 +106,7 @@ func changesOf(m *fsm.Machine, q *wire.ChangesRequest) *wire.ChangesPage {
 		return &wire.ChangesPage{Next: r + 1, Revision: r}
 	}
 	var compacted *fsm.CompactedError
-	page, err := m.Changes(fsm.ChangesQuery{Prefix: q.GetPrefix(), From: Revision(q.GetFrom()), Limit: pageRecords, Bytes: pageBytes})
+	page, err := m.Changes(fsm.ChangesQuery{Prefix: q.GetPrefix(), From: Revision(q.GetFrom()), Skip: q.GetSkip(), Limit: pageRecords, Bytes: pageBytes})
 	switch {
 	case errors.As(err, &compacted):
 		return &wire.ChangesPage{Revision: uint64(m.Revision()), Compacted: uint64(compacted.Oldest)}
@@ -119,7 +119,7 @@ func changesOf(m *fsm.Machine, q *wire.ChangesRequest) *wire.ChangesPage {
 }
 
 func wirePage(page fsm.ChangePage, keysOnly bool) *wire.ChangesPage {
-	out := &wire.ChangesPage{Next: uint64(page.Next), Revision: uint64(page.Revision), Changes: make([]*wire.Change, len(page.Changes))}
+	out := &wire.ChangesPage{Next: uint64(page.Next), Skip: page.Skip, Revision: uint64(page.Revision), Changes: make([]*wire.Change, len(page.Changes))}
 	for i, c := range page.Changes {
 		out.Changes[i] = wireChange(c, keysOnly)
 	}

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/node/internal/wire"
 )
@@ -59,8 +61,11 @@ func eventOf(c *wire.Change) Event {
 	return e
 }
 
-// historyPage is how many former values are fetched at once.
-const historyPage = 100
+// Former values are fetched in pages, which are read in steps: with large values a page is shorter.
+const (
+	historyPage = 100
+	historyStep = 5
+)
 
 // History yields the changes of key that are still kept, the last one first: its former values. The first page is read at the shard's owner, so it has
 // every change that was acknowledged before the call. An error comes last and ends it: ErrNoQuorum, ErrTooLarge, ErrInvalid, ErrClosed.
@@ -106,16 +111,20 @@ func (s *Shard) former(ctx context.Context, q *wire.Former) (*wire.ChangesPage, 
 
 // formerOf reads the kept changes of a key; nil: the state cannot be read.
 func formerOf(m *fsm.Machine, q *wire.Former) *wire.ChangesPage {
-	cs, err := m.History(q.GetKey(), Revision(q.GetBefore()), int(min(q.GetLimit(), historyPage)))
-	if err != nil {
-		return nil
-	}
 	page := &wire.ChangesPage{Revision: uint64(m.Revision())}
-	size := 0
-	for _, c := range cs {
-		w := wireChange(c, false)
-		page.Changes = append(page.Changes, w)
-		if size += len(c.Record.Value) + len(w.GetPrev().GetValue()); size > pageBytes {
+	before, size := Revision(q.GetBefore()), 0
+	for len(page.Changes) < int(min(q.GetLimit(), historyPage)) && size < pageBytes {
+		cs, err := m.History(q.GetKey(), before, historyStep)
+		if err != nil {
+			return nil
+		}
+		for _, c := range cs {
+			w := wireChange(c, false)
+			page.Changes = append(page.Changes, w)
+			size += proto.Size(w)
+			before = c.Revision
+		}
+		if len(cs) < historyStep {
 			break
 		}
 	}

@@ -127,18 +127,18 @@ func (f *feed) idle() bool {
 // follow asks a replica for the keys that changed, again and again.
 func (f *feed) follow() {
 	ctx := f.g.n.life.ctx
-	from := uint64(0) // not known yet
+	from, skip := uint64(0), uint32(0) // not known yet
 	for !f.idle() && ctx.Err() == nil {
-		page, err := f.g.changes(ctx, &wire.ChangesRequest{From: from, KeysOnly: true, Wait: int64(feedWait)}, feedLimit)
+		page, err := f.g.changes(ctx, &wire.ChangesRequest{From: from, Skip: skip, KeysOnly: true, Wait: int64(feedWait)}, feedLimit)
 		switch {
 		case err != nil:
 			sleep(ctx, lastPause)
 		case from == 0 || page.GetCompacted() != 0:
-			from = page.GetRevision() + 1
+			from, skip = page.GetRevision()+1, 0
 			f.all(Revision(page.GetRevision()))
 		default:
 			f.hear(page)
-			from = page.GetNext()
+			from, skip = page.GetNext(), page.GetSkip()
 		}
 	}
 }

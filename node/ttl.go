@@ -83,8 +83,8 @@ func (t *ttls) end(ctx context.Context, expired []*fsmpb.RecordRef) {
 		return
 	}
 	res, err := t.o.submit(ctx, &fsmpb.Op{Kind: &fsmpb.Op_ExpireRecords{ExpireRecords: &fsmpb.ExpireRecords{Records: expired}}})
-	if err != nil || res.GetStatus() != fsmpb.Result_OK {
-		return
+	if err != nil || res.GetStatus() != fsmpb.Result_OK || res.GetMore() {
+		return // what is gone has been dropped when that was applied
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
