@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -45,6 +47,13 @@ func TestOpen_StateFails(t *testing.T) {
 	<-n.Done()
 	if n.Err() == nil || n.Healthy() == nil || n.Status().State != StateFailed {
 		t.Errorf("after the failure: err %v, state %v", n.Err(), n.Status().State)
+	}
+	for _, path := range []string{"/livez", "/readyz"} {
+		w := httptest.NewRecorder()
+		n.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s of a failed node: got %d %q", path, w.Code, w.Body)
+		}
 	}
 	if _, err := n.ShardAt(1).Get(ctx, "k"); !errors.Is(err, ErrClosed) {
 		t.Errorf("get at a failed node: got %v, want ErrClosed", err)
