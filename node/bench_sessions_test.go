@@ -156,6 +156,8 @@ func BenchmarkManySessions_Memory(b *testing.B) {
 		nodes := openCluster(b, 1)
 		s := settledShard(nodes)
 		holder := joinHolder(b, nodes)
+		runtime.GC()
+		without := heap()
 		openSessions(b, holder.ShardAt(s.ID()), manySessions, ttl)
 		if err := holder.Close(); err != nil {
 			b.Fatal(err)
@@ -164,6 +166,7 @@ func BenchmarkManySessions_Memory(b *testing.B) {
 		with := heap()
 		<-when(func() bool { return counted(nodes, expired) >= manySessions })
 		runtime.GC()
-		b.ReportMetric((float64(with)-float64(heap()))/manySessions, "B/session")
+		b.ReportMetric((float64(with)-float64(without))/manySessions, "B/session")
+		b.ReportMetric((float64(heap())-float64(without))/manySessions, "B-left/session")
 	}
 }
