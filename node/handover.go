@@ -78,7 +78,7 @@ func (o *ownership) transfer(ctx context.Context, to uint64) {
 	}
 	for range transferTries {
 		if to == 0 {
-			l.giveAway("handing over")
+			l.giveAway(errHandsOver)
 		} else if err := l.g.n.disk.host.Transfer(l.g.id, to); err != nil {
 			l.g.n.log.Warn("cannot transfer leadership", "shard", l.g.id, "replica", to, "err", err)
 		}

@@ -94,10 +94,10 @@ func (h *stopped) await(t *testing.T, what string) {
 type holes struct {
 	*nodetest.Cluster
 	t     *testing.T
-	gates [3]gate
+	gates [4]gate // of the three, and of one that a test adds
 
 	mu     sync.Mutex // guards inside
-	inside [3]env.Inspector
+	inside [4]env.Inspector
 }
 
 // inHoles runs f with a cluster of three that is ready and settled.

@@ -15,9 +15,6 @@ import (
 	"github.com/oarlock/oarlock/node/internal/owner"
 )
 
-// stuckAfter is how many election timeouts a leader has to become owner before it gives the leadership away.
-const stuckAfter = 5
-
 // local is a shard's replica on this node, and the node's part in its ownership: followed by run, in one goroutine.
 // It is the replica's observer.
 type local struct {
@@ -30,6 +27,7 @@ type local struct {
 	paused  atomic.Int64                // do not claim before this time since boot: the shard was handed over
 	since   time.Duration               // since boot; when the node began to run it
 	freshAt atomic.Int64                // since boot; what was committed then is applied here. 0: not known
+	unable  unable
 
 	released chan struct{} // closed to give the worker of a halted replica back
 	once     sync.Once     // closes released
@@ -90,43 +88,6 @@ func (l *local) run(ctx context.Context) {
 	}
 }
 
-// lead is this node's leadership in one term: it claims the shard, until it owns it or leads no more.
-func (l *local) lead(ctx context.Context, term uint64) {
-	began := l.now()
-	retry := time.NewTicker(max(l.g.n.c.ElectionTimeout/20, 10*time.Millisecond))
-	defer retry.Stop()
-	for ctx.Err() == nil && owner.Leads(l.view(), term) {
-		if o := l.own.Load(); o != nil && o.good() && o.term.Load() == term {
-			return // its own goroutine confirms it
-		}
-		if l.now() >= time.Duration(l.paused.Load()) {
-			if l.claim(ctx, term) {
-				return
-			}
-			if l.now()-began > stuckAfter*l.g.n.c.ElectionTimeout {
-				l.giveAway("leads without becoming owner")
-				return
-			}
-		}
-		select {
-		case <-retry.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// giveAway asks another replica to lead.
-func (l *local) giveAway(why string) {
-	for _, r := range l.g.replicas {
-		if r.GetId() != l.replica && l.g.n.alive(r.GetNode()) {
-			l.g.n.log.Warn("giving leadership away", "shard", l.g.id, "replica", r.GetId(), "reason", why)
-			if err := l.g.n.disk.host.Transfer(l.g.id, r.GetId()); err == nil {
-				return
-			}
-		}
-	}
-}
-
 // confirm proves that this node led in term at some instant after the returned one. The proof is worth a lease from then.
 func (l *local) confirm(ctx context.Context, term uint64) (t0 time.Duration, ok bool) {
 	t0 = l.now()
@@ -140,24 +101,32 @@ func (l *local) confirm(ctx context.Context, term uint64) (t0 time.Duration, ok 
 	return t0, owner.Confirmed(before, l.view())
 }
 
+// Why a claim came to nothing, beside the errors of proposals.
+var (
+	errNotConfirmed = errors.New("the leadership was not confirmed")
+	errNotAwaited   = errors.New("the leadership ended, or the shard was handed over, before the claim")
+	errNotAccepted  = errors.New("the claim lost against another, or against another leader")
+	errLate         = errors.New("the claim was applied after its lease")
+)
+
 // claim tries once to become the owner in term, or to keep the token across terms.
-func (l *local) claim(ctx context.Context, term uint64) bool {
+func (l *local) claim(ctx context.Context, term uint64) error {
 	t0, ok := l.confirm(ctx, term)
 	if !ok {
-		return false
+		return errNotConfirmed
 	}
 	last := l.machine.Load().Claim()
 	readAt := l.now() // after it: what another claimer waited before is in that claim
 	plan := owner.PlanClaim(last, l.g.n.me, l.held(), len(l.g.replicas) == 1 && l.g.n.home.sameBoot)
 	if !l.waitClaim(ctx, plan, t0, term) {
-		return false
+		return errNotAwaited
 	}
 	o := l.own.Load()
 	if !plan.Keep && o != nil {
 		o.end(ErrLost)
 	}
 	if l.now() < time.Duration(l.paused.Load()) {
-		return false // meanwhile this node began to leave
+		return errNotAwaited // meanwhile this node began to leave
 	}
 	attempt := l.g.n.attempt.Add(1)
 	lease := l.g.n.c.OwnerLease
@@ -176,13 +145,15 @@ func (l *local) claim(ctx context.Context, term uint64) bool {
 		Waited:      int64(waited),
 	}}}
 	a, err := l.propose(ctx, entry)
-	if err != nil || a.Claim == nil || !owner.Owns(a.Attempt, attempt, a.Claim.Accepted, l.view(), term) {
-		return false
+	switch {
+	case err != nil:
+		return err
+	case a.Claim == nil || !owner.Owns(a.Attempt, attempt, a.Claim.Accepted, l.view(), term):
+		return errNotAccepted
+	case plan.Keep && !o.keep(term, proposed), !plan.Keep && !l.begin(newOwnership(l, a.Claim.Current.Token, term, lease), proposed):
+		return errLate
 	}
-	if plan.Keep {
-		return o.keep(term, proposed)
-	}
-	return l.begin(newOwnership(l, a.Claim.Current.Token, term, lease), proposed)
+	return nil
 }
 
 // held is the token that this process believes in now, or 0.

@@ -88,9 +88,10 @@ func (o *ownership) follows(ctx context.Context, to uint64) bool {
 	return err == nil && reply.GetOutcome() == wire.Outcome_DONE && reply.GetApplied() >= o.l.machine.Load().Applied()
 }
 
-// followHere reads up to what is committed in the shard, and says how far this node's replica is.
+// followHere reads up to what is committed in the shard, and says how far this node's replica is. A node that could not own the shard a moment ago
+// refuses, so that it is not handed to it again.
 func (g *group) followHere(ctx context.Context) *wire.FollowReply {
-	if g.local == nil || g.n.disk.host.Read(ctx, g.id, g.n.c.ElectionTimeout/2) != nil {
+	if g.local == nil || g.local.unable.shy(g.local.now()) || g.n.disk.host.Read(ctx, g.id, g.n.c.ElectionTimeout/2) != nil {
 		return &wire.FollowReply{Outcome: wire.Outcome_NOT_OWNER}
 	}
 	return &wire.FollowReply{Outcome: wire.Outcome_DONE, Applied: g.local.machine.Load().Applied()}

@@ -14,6 +14,7 @@ type Stats struct {
 	Entries            uint64 `json:"entries"`              // entries applied here, of all replicas
 	OwnershipsLapsed   uint64 `json:"ownerships_lapsed"`    // leases that ran out here
 	JobsForgotten      uint64 `json:"jobs_forgotten"`       // records that this node forgot as owner when their time was over
+	ClaimsFailed       uint64 `json:"claims_failed"`        // attempts to become the owner, as a shard's leader, that came to nothing
 	LeadershipsGivenUp uint64 `json:"leaderships_given_up"` // Raft leaderships given away because this node could not become owner
 	RequestsSent       uint64 `json:"requests_sent"`        // to other nodes
 	RequestsServed     uint64 `json:"requests_served"`      // from other nodes
@@ -43,7 +44,7 @@ type SessionStats struct {
 
 type counters struct {
 	proposals, operations, entries atomic.Uint64
-	lapsed, givenUp                atomic.Uint64
+	lapsed, notClaimed, givenUp    atomic.Uint64
 	requestsSent, requestsServed   atomic.Uint64
 	retries, wakeups               atomic.Uint64
 	jobsForgotten                  atomic.Uint64
@@ -66,6 +67,7 @@ func (n *Node) Stats() Stats {
 		Entries:            c.entries.Load(),
 		OwnershipsLapsed:   c.lapsed.Load(),
 		JobsForgotten:      c.jobsForgotten.Load(),
+		ClaimsFailed:       c.notClaimed.Load(),
 		LeadershipsGivenUp: c.givenUp.Load(),
 		RequestsSent:       c.requestsSent.Load(),
 		RequestsServed:     c.requestsServed.Load(),

@@ -55,6 +55,7 @@ type ShardStatus struct {
 	Owned    bool     `json:"owned"`             // by this node, under a good lease
 	Waits    bool     `json:"waits,omitempty"`   // owned by this node, and beyond the Max of an Own that does not run for it
 	Applied  uint64   `json:"applied,omitempty"` // index of the last entry in the replica here
+	Unable   string   `json:"unable,omitempty"`  // why this node, which Raft made the leader, does not own it, or gave it away for a while
 }
 
 // Status returns the node's view of itself and its cluster. It asks nobody and never blocks.
@@ -109,6 +110,9 @@ func (g *group) status() ShardStatus {
 		}
 	}
 	s.Owned = g.owned() != nil
+	if !s.Owned && (g.local.view().Self || g.local.unable.shy(g.local.now())) {
+		s.Unable = g.local.unable.reason()
+	}
 	s.Waits = s.Owned && g.n.owning.waits(g)
 	return s
 }
