@@ -55,7 +55,7 @@ func TestCase034_OneLeaderUnderFaults(t *testing.T) {
 			at    int
 		}
 		var writes []write
-		campaigns := 0
+		campaigns, leads := 0, 0
 		candidate := func(i int) {
 			for ctx.Err() == nil {
 				n := c.Node(i)
@@ -66,7 +66,7 @@ func TestCase034_OneLeaderUnderFaults(t *testing.T) {
 				_ = n.ShardAt(1).Lead(ctx, "e", func(ctx context.Context, l *node.Leadership) error {
 					c.Track("e", l)
 					mu.Lock()
-					campaigns++
+					campaigns, leads = campaigns+1, i
 					mu.Unlock()
 					s := n.ShardAt(1).Guarded(l)
 					for ctx.Err() == nil {
@@ -89,9 +89,14 @@ func TestCase034_OneLeaderUnderFaults(t *testing.T) {
 			wg.Go(func() { candidate(i) }) // stops when cancelled
 		}
 		rng := rand.New(rand.NewPCG(1, 34))
-		for range nightly(8, 120) {
+		for round := range nightly(8, 120) {
 			i := rng.IntN(c.Len())
 			hold := time.Second + time.Duration(rng.Int64N(int64(8*time.Second)))
+			if round%2 == 0 { // whoever leads, for longer than its session lasts
+				mu.Lock()
+				i, hold = leads, hold/2+5*time.Second
+				mu.Unlock()
+			}
 			switch rng.IntN(4) {
 			case 0:
 				c.Kill(i)
