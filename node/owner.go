@@ -281,7 +281,7 @@ func (l *local) claimed(own *ownership, c fsm.Claim) {
 		own.end(ErrLost)
 	}
 	l.g.setHint(c.Node)
-	l.g.n.owning.changed(l.g)
+	l.g.n.owning.changed()
 }
 
 // Restored is called by the replica after a snapshot replaced its state: events in between are not told.
@@ -291,7 +291,7 @@ func (l *local) Restored(m *fsm.Machine) {
 	}
 	l.g.feed.all(0)
 	l.g.setHint(m.Claim().Node)
-	l.g.n.owning.changed(l.g)
+	l.g.n.owning.changed()
 }
 
 // Halted is called by the replica when it can apply nothing more: the shard stops here, the process lives.

@@ -107,7 +107,7 @@ func (o *ownership) end(cause error) {
 	}
 	close(o.done)
 	o.l.leaderChanged()
-	o.l.g.n.owning.changed(o.l.g)
+	o.l.g.n.owning.changed()
 }
 
 // extend moves the deadline after a confirmation that began at t0.

@@ -102,7 +102,7 @@ func (w *owning) waits(g *group) bool {
 
 // gained hears of a new ownership of this node.
 func (w *owning) gained(o *ownership) {
-	w.changed(o.l.g)
+	w.changed()
 	if o.l.g.id == 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func (w *owning) gained(o *ownership) {
 }
 
 // changed hears that a shard's owner may have changed. It may be called from an apply worker.
-func (w *owning) changed(*group) { w.moved.change() }
+func (w *owning) changed() { w.moved.change() }
 
 // next is closed at the next change.
 func (w *owning) next() <-chan struct{} { return w.moved.next() }

@@ -327,3 +327,43 @@ func TestCase057_NoNeedlessWakeUps(t *testing.T) {
 		}
 	})
 }
+
+// A node without a replica follows the one in its own zone, and another when that is gone.
+func TestShard_Watch_OwnZoneFirst(t *testing.T) {
+	zones := []string{"a", "b", "c", "b"}
+	o := &nodetest.Options{Config: func(i int, c *node.Config) { c.Zone = zones[i] }}
+	bubble(t, 3, o, func(t *testing.T, c *nodetest.Cluster) {
+		remote := c.Add(nil)
+		c.AwaitReady()
+		time.Sleep(10 * time.Second)
+		served := func(what string, want int) {
+			t.Helper()
+			before := make([]uint64, 3)
+			for i := range 3 {
+				if n := c.Node(i); n != nil {
+					before[i] = n.Stats().RequestsServed
+				}
+			}
+			time.Sleep(30 * time.Second)
+			for i := range 3 {
+				n := c.Node(i)
+				if n == nil {
+					continue
+				}
+				if asked := n.Stats().RequestsServed - before[i]; (asked >= 50) != (i == want) { // a question every 500 ms
+					t.Errorf("%s: node %d in zone %s was asked %d times in 30 s", what, i, zones[i], asked)
+				}
+			}
+		}
+		m := c.Mirror(c.Node(remote).ShardAt(1), "k", nil)
+		time.Sleep(2 * time.Second)
+		served("all are there", 1)
+		c.Kill(1)
+		time.Sleep(20 * time.Second)
+		mustPut(t, c.Node(0).ShardAt(1), "k", "v")
+		time.Sleep(2 * time.Second)
+		if n, _ := m.Events(); n != 1 {
+			t.Errorf("after its source died: %d events, want 1", n)
+		}
+	})
+}
