@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/oarlock/oarlock/node"
 	"github.com/oarlock/oarlock/node/fence"
@@ -64,7 +65,7 @@ func runClient(c clientConfig, in io.Reader, out io.Writer) error {
 	if c.join == "" {
 		conf.Bootstrap, conf.Shards = 1, 1 // this process is the cluster: one node, where three would be in real life
 	} else {
-		conf.Join, conf.NoReplicas = []string{c.join}, true // so that the pause of a client stops nobody else
+		conf.Join, conf.NoReplicas = strings.Split(c.join, ","), true // so that the pause of a client stops nobody else
 	}
 	n, err := node.Open(ctx, conf)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -30,7 +31,7 @@ func main() {
 	limit := flag.Duration("limit", time.Minute, "give up after this time")
 	flag.StringVar(&c.name, "process", "", "internal: be this process of the story, told what to do on stdin")
 	flag.StringVar(&c.dir, "dir", "", "internal: the process's directory")
-	flag.StringVar(&c.join, "join", "", "internal: the address of the cluster")
+	flag.StringVar(&c.join, "join", "", "internal: addresses of the other processes, separated by commas")
 	flag.Parse()
 
 	if c.name != "" {
@@ -40,6 +41,7 @@ func main() {
 		}
 		return
 	}
+	runtime.LockOSThread() // the kernel ends the processes with the thread that started them, which must be the last to end
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeoutCause(ctx, *limit, fmt.Errorf("not done after %v", *limit))
 	err := run(ctx, os.Stdout)
@@ -61,7 +63,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
-	err = tell(ctx, out, &stage{binary: binary, dir: dir})
+	err = tell(ctx, out, newStage(binary, dir))
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%w\nThe logs of the processes are in %s", err, dir)
 	}

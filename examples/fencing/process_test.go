@@ -4,8 +4,6 @@ package main
 
 import (
 	"bufio"
-	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,18 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/oarlock/oarlock/examples/internal/procs/procstest"
 )
-
-// patience bounds every wait of these tests. It is long: the machine may be busy with other tests.
-const patience = 3 * time.Minute
-
-// telling is the example, run as a user would.
-type telling struct {
-	cmd  *exec.Cmd
-	tmp  string   // its directory for temporary files
-	left *os.File // ends when no process is left that has its other end, which all of the story's processes inherit
-}
 
 func build(t *testing.T) string {
 	t.Helper()
@@ -35,48 +24,9 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// start starts the example and returns what it prints.
-func start(t *testing.T, binary string) (*telling, io.Reader) {
+func start(t *testing.T, binary string) *procstest.Story {
 	t.Helper()
-	left, inherited, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { left.Close() })
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	x := &telling{cmd: exec.CommandContext(ctx, binary, "-limit", patience.String()), tmp: t.TempDir(), left: left}
-	x.cmd.Env = append(os.Environ(), "TMPDIR="+x.tmp)
-	x.cmd.ExtraFiles = []*os.File{inherited}
-	x.cmd.Stderr = os.Stderr
-	stdout, err := x.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = x.cmd.Start()
-	inherited.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x, stdout
-}
-
-// wantGone waits until no process of the story is left.
-func (x *telling) wantGone(t *testing.T) {
-	t.Helper()
-	if err := x.left.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadAll(x.left); err != nil {
-		t.Errorf("a process is left: %v", err)
-	}
-}
-
-func (x *telling) wantNoFiles(t *testing.T) {
-	t.Helper()
-	if left, err := os.ReadDir(x.tmp); err != nil || len(left) != 0 {
-		t.Errorf("left in the directory for temporary files: %v, %v", left, err)
-	}
+	return procstest.Start(t, binary, procstest.Patience, nil)
 }
 
 // block returns the lines below a heading, up to the next one.
@@ -96,15 +46,8 @@ func block(t *testing.T, out, heading string) string {
 // A holder that is paused between check and write overwrites the next one's write, and with fencing tokens its write is refused;
 // each event is one line, and nothing is left: case 15.
 func TestProcess_Story(t *testing.T) {
-	x, stdout := start(t, build(t))
-	b, err := io.ReadAll(stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := string(b)
-	if err := x.cmd.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	x := start(t, build(t))
+	out := x.Output(t)
 	for _, c := range []struct{ heading, verdict, final string }{
 		{"without fencing:", `write of balance=100 accepted`, `'balance=100'`},
 		{"with fencing tokens:", `write of balance=100 rejected \(token (\d+) < (\d+)\)`, `'balance=90'`},
@@ -132,8 +75,7 @@ func TestProcess_Story(t *testing.T) {
 			t.Errorf("%s A has token %d and writes with %d, B has %d; want B's to be larger", c.heading, a, number(12), b)
 		}
 	}
-	x.wantGone(t)
-	x.wantNoFiles(t)
+	x.WantNothing(t)
 }
 
 // However the story ends while A is stopped, no process is left; an interrupt leaves no files either.
@@ -142,20 +84,20 @@ func TestProcess_Stopped(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, os.Kill} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			x, stdout := start(t, binary)
-			for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			x := start(t, binary)
+			for lines := bufio.NewScanner(x.Stdout); lines.Scan(); {
 				if strings.Contains(lines.Text(), "is paused") {
-					if err := x.cmd.Process.Signal(sig); err != nil {
+					if err := x.Cmd.Process.Signal(sig); err != nil {
 						t.Error(err)
 					}
 				}
 			}
-			if err := x.cmd.Wait(); err == nil {
+			if err := x.Cmd.Wait(); err == nil {
 				t.Error("exit status: got 0, want another")
 			}
-			x.wantGone(t)
+			x.WantGone(t)
 			if sig == os.Interrupt {
-				x.wantNoFiles(t)
+				x.WantNothing(t)
 			}
 		})
 	}

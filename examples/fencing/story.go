@@ -28,18 +28,11 @@ const (
 
 // tell tells the story twice. No process is left when it returns.
 func tell(ctx context.Context, out io.Writer, s *stage) error {
-	defer s.endAll()
-	cluster, err := s.start(ctx, "cluster", "")
-	if err != nil {
-		return err
-	}
-	a, err := s.start(ctx, "A", cluster.addr)
-	if err != nil {
-		return err
-	}
-	b, err := s.start(ctx, "B", cluster.addr)
-	if err != nil {
-		return err
+	defer s.cast.End()
+	for _, p := range s.cast.Members {
+		if err := s.start(ctx, p); err != nil {
+			return err
+		}
 	}
 	for _, c := range []struct {
 		title  string
@@ -47,7 +40,7 @@ func tell(ctx context.Context, out io.Writer, s *stage) error {
 		want   int
 	}{{"without fencing:", false, before + byA}, {"with fencing tokens:", true, before + byB}} {
 		_, _ = fmt.Fprintln(out, c.title)
-		got, err := (&story{out: out, a: a, b: b}).tell(ctx, c.fenced)
+		got, err := (&story{stage: s, out: out}).tell(ctx, c.fenced)
 		if err != nil {
 			return err
 		}
@@ -61,8 +54,8 @@ func tell(ctx context.Context, out io.Writer, s *stage) error {
 
 // story is one telling.
 type story struct {
+	*stage
 	out   io.Writer
-	a, b  *process
 	begun time.Time // when A had the lock
 }
 
@@ -75,13 +68,13 @@ func (s *story) tell(ctx context.Context, fenced bool) (balance int, err error) 
 	}
 	defer bank.close()
 
-	a, err := s.a.ask(ctx, order{Do: doPrepare, URL: bank.url, Add: byA})
+	a, err := s.ask(ctx, s.a, order{Do: doPrepare, URL: bank.url, Add: byA})
 	if err != nil {
 		return 0, err
 	}
 	s.begun = time.Now()
 	s.event("A", a.Token, "takes the lock for %d units, reads balance=%d, checks the lock: held", lease, a.Balance)
-	if err := s.a.pause(); err != nil {
+	if err := s.a.Pause(); err != nil {
 		return 0, err
 	}
 	s.event("A", a.Token, "is paused (SIGSTOP), just before it writes balance=%d", a.Balance+byA)
@@ -95,14 +88,14 @@ func (s *story) tell(ctx context.Context, fenced bool) (balance int, err error) 
 		return 0, err
 	}
 	// The order waits in A's stdin when it wakes up: the write is the next thing that it does.
-	if err := s.a.tell(order{Do: doWrite}); err != nil {
+	if err := s.a.Tell(order{Do: doWrite}); err != nil {
 		return 0, err
 	}
-	if err := s.a.signal(syscall.SIGCONT); err != nil {
+	if err := s.a.Signal(syscall.SIGCONT); err != nil {
 		return 0, err
 	}
 	s.event("A", a.Token, "wakes up (SIGCONT) and goes on where it was")
-	late, err := s.a.hear(ctx)
+	late, err := s.hear(ctx, s.a)
 	if err != nil {
 		return 0, err
 	}
@@ -110,13 +103,13 @@ func (s *story) tell(ctx context.Context, fenced bool) (balance int, err error) 
 	if late.Lost {
 		s.event("A", a.Token, "asks its lock again: lost")
 	}
-	_, err = s.b.ask(ctx, order{Do: doUnlock})
+	_, err = s.ask(ctx, s.b, order{Do: doUnlock})
 	return acc.get(), err
 }
 
 // overtake has B take the lock that A still believes to hold, and write.
 func (s *story) overtake(ctx context.Context, old node.Token, url string) error {
-	b, err := s.b.ask(ctx, order{Do: doPrepare, URL: url, Add: byB})
+	b, err := s.ask(ctx, s.b, order{Do: doPrepare, URL: url, Add: byB})
 	if err != nil {
 		return err
 	}
@@ -124,7 +117,7 @@ func (s *story) overtake(ctx context.Context, old node.Token, url string) error 
 	if b.Token <= old {
 		return fmt.Errorf("client B has token %d, after A's %d", b.Token, old)
 	}
-	wrote, err := s.b.ask(ctx, order{Do: doWrite})
+	wrote, err := s.ask(ctx, s.b, order{Do: doWrite})
 	if err != nil {
 		return err
 	}

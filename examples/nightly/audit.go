@@ -44,7 +44,7 @@ func (a *audit) hear(out io.Writer, h heard) {
 			a.gap = max(a.gap, now.Sub(a.last))
 		}
 		a.last = now
-		_, _ = fmt.Fprintf(out, "  %s billed by %s under token %d\n", h.Date, h.from.name, h.Token)
+		_, _ = fmt.Fprintf(out, "  %s billed by %s under token %d\n", h.Date, h.from.Name, h.Token)
 	case recorded:
 		for _, r := range h.Records {
 			a.records[r.Date] = r

@@ -87,7 +87,7 @@ func tell(ctx context.Context, out io.Writer, blows int) error {
 	}
 	s := newStory(out, binary, dir, blows)
 	err = s.tell(ctx)
-	s.end()
+	s.cast.End()
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%w\nThe logs of the processes are in %s", err, dir)
 	}

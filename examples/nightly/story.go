@@ -6,31 +6,27 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/oarlock/oarlock/examples/internal/procs"
 )
 
 // A story is told by one goroutine: until is the only place where anything is heard.
 type story struct {
-	out         io.Writer
-	binary, dir string
-	blows       int
-	first       time.Time
-	apps        []*app
-	heard       chan heard
-	closed      chan struct{} // closed when nobody listens any more
-	audit       *audit
+	out   io.Writer
+	dir   string
+	blows int
+	first time.Time
+	cast  *procs.Cast[report]
+	audit *audit
 }
 
 func newStory(out io.Writer, binary, dir string, blows int) *story {
-	s := &story{out: out, binary: binary, dir: dir, blows: blows, heard: make(chan heard, 64), closed: make(chan struct{})}
-	s.audit = newAudit(6 + 5*blows)
-	for i := range 3 {
-		s.apps = append(s.apps, &app{name: fmt.Sprintf("app-%d", i+1)})
+	return &story{
+		out: out, dir: dir, blows: blows, cast: procs.NewCast[report](binary, dir, "app-1", "app-2", "app-3"), audit: newAudit(6 + 5*blows),
 	}
-	return s
 }
 
 func (s *story) print(format string, args ...any) {
@@ -40,7 +36,7 @@ func (s *story) print(format string, args ...any) {
 func (s *story) tell(ctx context.Context) error {
 	s.first = time.Now().Truncate(time.Second)
 	s.print("Three processes share a nightly job. A night takes a second, and there are %d.", s.audit.dates)
-	for _, a := range s.apps {
+	for _, a := range s.cast.Members {
 		if err := s.start(ctx, a); err != nil {
 			return err
 		}
@@ -75,15 +71,14 @@ func (s *story) strike(ctx context.Context, blow func(context.Context, heard) er
 // kill kills the app, and starts it again after the others have gone on.
 func (s *story) kill(ctx context.Context, h heard) error {
 	a := h.from
-	a.doomed = true
-	if err := a.Signal(os.Kill); err != nil {
+	if err := a.Kill(); err != nil {
 		return err
 	}
-	s.print("kill -9 %d: %s is gone in the middle of %s, attempt %d, token %d", a.Pid(), a.name, h.Date, h.Attempt, h.Token)
+	s.print("kill -9 %d: %s is gone in the middle of %s, attempt %d, token %d", a.Pid(), a.Name, h.Date, h.Attempt, h.Token)
 	if err := s.completions(ctx, 2); err != nil {
 		return err
 	}
-	if err := s.until(ctx, a.name+" to end", func(heard) bool { return !a.alive }); err != nil {
+	if err := s.until(ctx, a.Name+" to end", func(heard) bool { return !a.Alive }); err != nil {
 		return err
 	}
 	return s.start(ctx, a)
@@ -95,8 +90,8 @@ func (s *story) pause(ctx context.Context, h heard) error {
 	if err := a.Pause(); err != nil {
 		return err
 	}
-	s.print("kill -STOP %d: %s freezes in the middle of %s, attempt %d, token %d", a.Pid(), a.name, h.Date, h.Attempt, h.Token)
-	var by *app
+	s.print("kill -STOP %d: %s freezes in the middle of %s, attempt %d, token %d", a.Pid(), a.Name, h.Date, h.Attempt, h.Token)
+	var by *procs.Member
 	if err := s.until(ctx, h.Date+" to be completed", func(r heard) bool { by = r.from; return r.Kind == completed && r.Date == h.Date }); err != nil {
 		return err
 	}
@@ -104,15 +99,15 @@ func (s *story) pause(ctx context.Context, h heard) error {
 		return err
 	}
 	if by == a {
-		s.print("%s wakes up: it had just completed %s when it froze", a.name, h.Date)
+		s.print("%s wakes up: it had just completed %s when it froze", a.Name, h.Date)
 		return nil
 	}
 	refused := func(r heard) bool { return r.from == a && r.Kind == failed && r.Date == h.Date && r.Token == h.Token }
 	var late heard
-	if err := s.until(ctx, a.name+" to fail", func(r heard) bool { late = r; return refused(r) }); err != nil {
+	if err := s.until(ctx, a.Name+" to fail", func(r heard) bool { late = r; return refused(r) }); err != nil {
 		return err
 	}
-	s.print("%s wakes up, goes on with %s, and is too late: %s", a.name, h.Date, late.Err)
+	s.print("%s wakes up, goes on with %s, and is too late: %s", a.Name, h.Date, late.Err)
 	return nil
 }
 
@@ -129,7 +124,7 @@ func (s *story) completions(ctx context.Context, n int) error {
 // awaitRecords asks for the records until all dates are done.
 func (s *story) awaitRecords(ctx context.Context) error {
 	for !s.audit.complete() {
-		if err := s.apps[0].Tell("records"); err != nil {
+		if err := s.cast.Members[0].Tell("records"); err != nil {
 			return err
 		}
 		if err := s.until(ctx, "the records", func(h heard) bool { return h.Kind == recorded }); err != nil {

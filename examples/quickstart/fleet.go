@@ -7,34 +7,31 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/oarlock/oarlock/examples/internal/procs"
 	"github.com/oarlock/oarlock/node"
 )
 
 // ownership is what the parent knows of a shard.
 type ownership struct {
-	by    *process
+	by    *procs.Member
 	token node.Token
 	at    time.Time // when its job was heard to begin
 }
 
 // A fleet is the three processes and what they have said. It is used by one goroutine: until is the only place where anything is heard.
 type fleet struct {
-	binary, dir string
-	unfenced    bool
-	procs       []*process
-	reports     chan report
-	done        chan struct{} // closed when nobody listens any more
+	dir      string
+	unfenced bool
+	cast     *procs.Cast[report]
 
-	shards  map[int]ownership     // under the highest token heard of
-	holds   map[*process]sets     // shards whose job runs in the process
-	ready   map[*process]bool     // answered the last await
-	billed  map[string]node.Token // customers, with the token of the last charge heard of, 0 if only found in the ledger
-	last    map[topic]report      // the last report of each topic
+	shards  map[int]ownership      // under the highest token heard of
+	holds   map[*procs.Member]sets // shards whose job runs in the process
+	ready   map[*procs.Member]bool // answered the last await
+	billed  map[string]node.Token  // customers, with the token of the last charge heard of, 0 if only found in the ledger
+	last    map[topic]report       // the last report of each topic
 	refused []report
 }
 
@@ -45,14 +42,11 @@ type topic struct{ kind, key string }
 
 func newFleet(binary, dir string, unfenced bool) *fleet {
 	f := &fleet{
-		binary: binary, dir: dir, unfenced: unfenced,
-		reports: make(chan report, 64), done: make(chan struct{}),
-		shards: map[int]ownership{}, holds: map[*process]sets{}, ready: map[*process]bool{},
+		dir: dir, unfenced: unfenced, cast: procs.NewCast[report](binary, dir, "app-1", "app-2", "app-3"),
+		shards: map[int]ownership{}, holds: map[*procs.Member]sets{}, ready: map[*procs.Member]bool{},
 		billed: map[string]node.Token{}, last: map[topic]report{},
 	}
-	for _, name := range []string{"app-1", "app-2", "app-3"} {
-		p := &process{name: name, dir: filepath.Join(dir, name)}
-		f.procs = append(f.procs, p)
+	for _, p := range f.cast.Members {
 		f.holds[p] = sets{}
 	}
 	return f
@@ -61,27 +55,20 @@ func newFleet(binary, dir string, unfenced bool) *fleet {
 func (f *fleet) ledger() string { return filepath.Join(f.dir, "ledger.jsonl") }
 
 // start starts a process, tells it where the others are, and waits until it listens.
-func (f *fleet) start(ctx context.Context, p *process) error {
-	var join []string
-	for _, o := range f.procs {
-		if o != p && o.addr != "" {
-			join = append(join, o.addr)
-		}
-	}
-	args := []string{"-ledger", f.ledger(), "-join", strings.Join(join, ",")}
+func (f *fleet) start(ctx context.Context, p *procs.Member) error {
+	args := []string{"-ledger", f.ledger()}
 	if f.unfenced {
 		args = append(args, "-unfenced")
 	}
-	p.addr = ""
-	if err := p.start(f.binary, args, f.reports, f.done); err != nil {
+	if err := f.cast.Start(p, args...); err != nil {
 		return err
 	}
-	return f.until(ctx, p.name+" to listen", func() bool { return p.addr != "" })
+	return f.until(ctx, p.Name+" to listen", func() bool { return p.Addr != "" })
 }
 
 // restart starts a process again after its end.
-func (f *fleet) restart(ctx context.Context, p *process) error {
-	if err := f.until(ctx, p.name+" to end", func() bool { return !p.alive }); err != nil {
+func (f *fleet) restart(ctx context.Context, p *procs.Member) error {
+	if err := f.until(ctx, p.Name+" to end", func() bool { return !p.Alive }); err != nil {
 		return err
 	}
 	return f.start(ctx, p)
@@ -93,38 +80,38 @@ func (f *fleet) awaitReady(ctx context.Context) error {
 	if err := f.tellAll(order{Do: doAwait}); err != nil {
 		return err
 	}
-	return f.until(ctx, "all three to be ready", func() bool { return len(f.ready) == len(f.procs) })
+	return f.until(ctx, "all three to be ready", func() bool { return len(f.ready) == len(f.cast.Members) })
 }
 
 // freeze stops a process like a debugger or a machine out of memory would. It waits until the process does not write to the ledger: a
 // file lock that a stopped process holds would stop the others, too.
-func (f *fleet) freeze(ctx context.Context, p *process) error {
+func (f *fleet) freeze(ctx context.Context, p *procs.Member) error {
 	if err := f.ask(ctx, p, order{Do: doStill}, topic{kind: isStill}); err != nil {
 		return err
 	}
-	return p.signal(syscall.SIGSTOP)
+	return p.Pause()
 }
 
 // thaw lets a frozen or held process go on.
-func (f *fleet) thaw(p *process) error {
-	if err := p.tell(order{Do: doGoOn}); err != nil {
+func (f *fleet) thaw(p *procs.Member) error {
+	if err := p.Tell(order{Do: doGoOn}); err != nil {
 		return err
 	}
-	return p.signal(syscall.SIGCONT)
+	return p.Signal(syscall.SIGCONT)
 }
 
 // ask gives p an order and waits until it has reported on the topic.
-func (f *fleet) ask(ctx context.Context, p *process, o order, t topic) error {
+func (f *fleet) ask(ctx context.Context, p *procs.Member, o order, t topic) error {
 	delete(f.last, t)
-	if err := p.tell(o); err != nil {
+	if err := p.Tell(o); err != nil {
 		return err
 	}
-	return f.until(ctx, fmt.Sprintf("%s to report %s", p.name, t.kind), func() bool { return f.last[t].from == p })
+	return f.until(ctx, fmt.Sprintf("%s to report %s", p.Name, t.kind), func() bool { return f.last[t].from == p })
 }
 
 func (f *fleet) tellAll(o order) error {
-	for _, p := range f.procs {
-		if err := p.tell(o); err != nil {
+	for _, p := range f.cast.Members {
+		if err := p.Tell(o); err != nil {
 			return err
 		}
 	}
@@ -134,13 +121,17 @@ func (f *fleet) tellAll(o order) error {
 // until listens until cond holds. what says in an error what was waited for.
 func (f *fleet) until(ctx context.Context, what string, cond func() bool) error {
 	for !cond() {
-		select {
-		case r := <-f.reports:
-			if err := f.hear(r); err != nil {
-				return fmt.Errorf("wait for %s: %w", what, err)
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		h, err := f.cast.Next(ctx)
+		switch {
+		case err != nil:
+		case h.Over:
+			clear(f.holds[h.From])
+		default:
+			h.Report.from = h.From
+			err = f.hear(h.Report)
+		}
+		if err != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
 		}
 	}
 	return nil
@@ -151,10 +142,10 @@ func (f *fleet) hear(r report) error {
 	p := r.from
 	switch r.Kind {
 	case isOpen:
-		p.addr = r.Addr
+		p.Addr = r.Addr
 	case isReady:
 		if r.Err != "" {
-			return fmt.Errorf("%s is not ready: %s", p.name, r.Err)
+			return fmt.Errorf("%s is not ready: %s", p.Name, r.Err)
 		}
 		f.ready[p] = true
 	case owns:
@@ -176,20 +167,14 @@ func (f *fleet) hear(r report) error {
 	case refused:
 		f.refused = append(f.refused, r)
 	case hasFailed:
-		return fmt.Errorf("%s failed: %s", p.name, r.Err)
-	case hasEnded:
-		p.alive = false
-		clear(f.holds[p])
-		if !p.doomed {
-			return fmt.Errorf("%s ended: %s\n%s", p.name, r.Err, p.logTail())
-		}
+		return fmt.Errorf("%s failed: %s", p.Name, r.Err)
 	}
 	f.last[topic{r.Kind, r.Key}] = r
 	return nil
 }
 
 // owned lists the shards of a process.
-func (f *fleet) owned(p *process) (shards []int) {
+func (f *fleet) owned(p *procs.Member) (shards []int) {
 	for s, o := range f.shards {
 		if o.by == p {
 			shards = append(shards, s)
@@ -200,8 +185,8 @@ func (f *fleet) owned(p *process) (shards []int) {
 }
 
 // busiest is the process that owns most shards.
-func (f *fleet) busiest() *process {
-	return slices.MaxFunc(f.procs, func(a, b *process) int { return len(f.owned(a)) - len(f.owned(b)) })
+func (f *fleet) busiest() *procs.Member {
+	return slices.MaxFunc(f.cast.Members, func(a, b *procs.Member) int { return len(f.owned(a)) - len(f.owned(b)) })
 }
 
 // takenOver tells whether each of the shards, given as they were, has a new owner with a higher token.
@@ -215,20 +200,10 @@ func (f *fleet) takenOver(before map[int]ownership) bool {
 }
 
 // ownerships is what p owns now, to compare with later.
-func (f *fleet) ownerships(p *process) map[int]ownership {
+func (f *fleet) ownerships(p *procs.Member) map[int]ownership {
 	before := map[int]ownership{}
 	for _, s := range f.owned(p) {
 		before[s] = f.shards[s]
 	}
 	return before
-}
-
-// endAll ends all processes and waits until they are gone.
-func (f *fleet) endAll() {
-	close(f.done)
-	var ending sync.WaitGroup
-	for _, p := range f.procs {
-		ending.Go(func() { p.end(4 * time.Second) }) // stops when the process is gone
-	}
-	ending.Wait()
 }

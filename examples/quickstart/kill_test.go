@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 	"time"
+
+	"github.com/oarlock/oarlock/examples/internal/procs"
+	"github.com/oarlock/oarlock/examples/internal/procs/procstest"
 )
 
 // TestMain lets this test binary be the processes of the kill test, so that they run under the race detector when the test does.
@@ -20,20 +22,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// kills is how often the kill test kills: OARLOCK_KILLS, else once.
-func kills(t *testing.T) int {
-	t.Helper()
-	s := os.Getenv("OARLOCK_KILLS")
-	if s == "" {
-		return 1
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
-		t.Fatalf("OARLOCK_KILLS is %q, want a number above zero", s)
-	}
-	return n
-}
-
 // TestProcess_Kill: whenever the owner of a third of the shards is killed, each of them gets a new owner with a higher token, no
 // acknowledged write is lost, and each customer is billed exactly once (cases 14, 60).
 func TestProcess_Kill(t *testing.T) {
@@ -43,21 +31,21 @@ func TestProcess_Kill(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newFleet(self, t.TempDir(), false)
-	t.Cleanup(f.endAll)
+	t.Cleanup(f.cast.End)
 	k := &killer{t: t, fleet: f, acked: map[string]string{}}
 	k.do(func(ctx context.Context) error {
-		for _, p := range f.procs {
+		for _, p := range f.cast.Members {
 			if err := f.start(ctx, p); err != nil {
 				return err
 			}
 		}
 		return f.awaitReady(ctx)
 	})
-	n := kills(t)
+	n := procstest.Kills(t)
 	for round := 1; round <= n; round++ {
 		k.do(func(ctx context.Context) error { return k.round(ctx, round, round*eachRound) })
 	}
-	k.do(func(ctx context.Context) error { return k.readAll(ctx, f.procs[0]) })
+	k.do(func(ctx context.Context) error { return k.readAll(ctx, f.cast.Members[0]) })
 
 	a, err := auditFile(f.ledger(), n*eachRound)
 	if err != nil {
@@ -110,7 +98,7 @@ func (k *killer) round(ctx context.Context, round, customers int) error {
 	}
 	before = f.ownerships(victim)
 	killed := time.Now()
-	if err := victim.signal(os.Kill); err != nil {
+	if err := victim.Kill(); err != nil {
 		return err
 	}
 	if err := f.until(ctx, "takeover", func() bool { return f.takenOver(before) }); err != nil {
@@ -137,13 +125,13 @@ func (k *killer) round(ctx context.Context, round, customers int) error {
 }
 
 // write has every process write keys of its own in all shards.
-func (k *killer) write(round int) (writer map[string]*process, err error) {
-	writer = map[string]*process{}
+func (k *killer) write(round int) (writer map[string]*procs.Member, err error) {
+	writer = map[string]*procs.Member{}
 	for i := range 32 {
-		for _, p := range k.fleet.procs {
-			key := fmt.Sprintf("round-%d/%s/%d", round, p.name, i)
+		for _, p := range k.fleet.cast.Members {
+			key := fmt.Sprintf("round-%d/%s/%d", round, p.Name, i)
 			writer[key] = p
-			if err := p.tell(order{Do: doPut, Key: key, Value: "of " + key, Within: patience}); err != nil {
+			if err := p.Tell(order{Do: doPut, Key: key, Value: "of " + key, Within: patience}); err != nil {
 				return nil, err
 			}
 		}
@@ -152,7 +140,7 @@ func (k *killer) write(round int) (writer map[string]*process, err error) {
 }
 
 // answered tells whether each write has an answer, but for those of the process that was killed.
-func (k *killer) answered(writer map[string]*process, killed *process) bool {
+func (k *killer) answered(writer map[string]*procs.Member, killed *procs.Member) bool {
 	for key, p := range writer {
 		if p != killed && k.fleet.last[topic{wrote, key}].from == nil {
 			return false
@@ -161,7 +149,7 @@ func (k *killer) answered(writer map[string]*process, killed *process) bool {
 	return true
 }
 
-func (k *killer) keepAcked(writer map[string]*process) {
+func (k *killer) keepAcked(writer map[string]*procs.Member) {
 	for key, p := range writer {
 		switch r := k.fleet.last[topic{wrote, key}]; {
 		case r.from == p && r.Err == "":
@@ -173,14 +161,14 @@ func (k *killer) keepAcked(writer map[string]*process) {
 }
 
 // readAll reads every acknowledged write through p.
-func (k *killer) readAll(ctx context.Context, p *process) error {
+func (k *killer) readAll(ctx context.Context, p *procs.Member) error {
 	for key, want := range k.acked {
 		t := topic{read, key}
 		if err := k.fleet.ask(ctx, p, order{Do: doGet, Key: key, Within: patience}, t); err != nil {
 			return err
 		}
 		if got := k.fleet.last[t]; got.Value != want {
-			return fmt.Errorf("acknowledged write is lost: %s reads %q under %s, want %q (%s)", p.name, got.Value, key, want, got.Err)
+			return fmt.Errorf("acknowledged write is lost: %s reads %q under %s, want %q (%s)", p.Name, got.Value, key, want, got.Err)
 		}
 	}
 	return nil

@@ -83,7 +83,7 @@ func tell(ctx context.Context, show *screen, unfenced bool) error {
 	}
 	f := newFleet(binary, dir, unfenced)
 	err = (&story{fleet: f, show: show}).tell(ctx)
-	f.endAll()
+	f.cast.End()
 	if err != nil && !errors.Is(err, errNotOnce) && !errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%w\nThe logs of the processes are in %s", err, dir)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"time"
 
+	"github.com/oarlock/oarlock/examples/internal/procs"
 	"github.com/oarlock/oarlock/node"
 )
 
@@ -20,7 +21,6 @@ const (
 	isStill   = "still"   // not writing anything, and waiting for the order to go on
 	wrote     = "wrote"   // the put of Key was acknowledged; or Err
 	read      = "read"    // Key has Value; or Err
-	hasEnded  = "ended"   // the process is gone: its stdout ended. Reported by the parent's side.
 	hasFailed = "failed"  // the node cannot go on, because of Err
 )
 
@@ -38,7 +38,7 @@ type report struct {
 	NoQuorum bool       `json:"noQuorum,omitempty"` // Err is node.ErrNoQuorum
 	Unknown  bool       `json:"unknown,omitempty"`  // Err is node.ErrUnknown
 
-	from *process // who says it; set where it is received
+	from *procs.Member // who says it; set where it is received
 }
 
 // What a process is told to do, one JSON object a line on its stdin. When stdin ends, the process ends.

@@ -5,10 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/oarlock/oarlock/examples/internal/procs"
 )
 
 // shards is the default number of node.Config.Shards.
@@ -25,7 +25,7 @@ const (
 type story struct {
 	fleet  *fleet
 	show   *screen
-	killed *process // which was, and waits to be started again
+	killed *procs.Member // which was, and waits to be started again
 }
 
 // tell tells all of it. The error is errNotOnce if a customer was not billed exactly once; any other means that the story broke off.
@@ -43,11 +43,11 @@ func (s *story) tell(ctx context.Context) error {
 func (s *story) found(ctx context.Context) error {
 	s.show.title("Three processes find each other")
 	begun := time.Now()
-	for _, p := range s.fleet.procs {
+	for _, p := range s.fleet.cast.Members {
 		if err := s.fleet.start(ctx, p); err != nil {
 			return err
 		}
-		s.show.say("%s runs as process %d and listens on %s", p.name, p.pid(), p.addr)
+		s.show.say("%s runs as process %d and listens on %s", p.Name, p.Pid(), p.Addr)
 	}
 	if err := s.fleet.awaitReady(ctx); err != nil {
 		return err
@@ -75,10 +75,10 @@ func (s *story) kill(ctx context.Context) error {
 	}
 	before := f.ownerships(victim)
 	killed := time.Now()
-	if err := victim.signal(os.Kill); err != nil {
+	if err := victim.Kill(); err != nil {
 		return err
 	}
-	s.show.say("kill -9 %d: %s is gone after %d charges, with %d shards.", victim.pid(), victim.name, len(f.billed), len(before))
+	s.show.say("kill -9 %d: %s is gone after %d charges, with %d shards.", victim.Pid(), victim.Name, len(f.billed), len(before))
 	if err := f.until(ctx, "a new owner for each of its shards", func() bool { return f.takenOver(before) }); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (s *story) restart(ctx context.Context) error {
 	if err := f.restart(ctx, p); err != nil {
 		return err
 	}
-	s.show.say("%s runs as process %d", p.name, p.pid())
+	s.show.say("%s runs as process %d", p.Name, p.Pid())
 	if err := f.awaitReady(ctx); err != nil {
 		return err
 	}
@@ -114,34 +114,34 @@ func (s *story) pause(ctx context.Context) error {
 	late := f.busiest()
 	holding := topic{kind: isHeld}
 	delete(f.last, holding)
-	if err := late.tell(order{Do: doHoldNext}); err != nil {
+	if err := late.Tell(order{Do: doHoldNext}); err != nil {
 		return err
 	}
 	if err := f.tellAll(order{Do: doBill, Customers: untilPause}); err != nil {
 		return err
 	}
-	if err := f.until(ctx, late.name+" to be about to write", func() bool { return f.last[holding].from == late }); err != nil {
+	if err := f.until(ctx, late.Name+" to be about to write", func() bool { return f.last[holding].from == late }); err != nil {
 		return err
 	}
 	held := f.last[holding]
-	s.show.say("%s owns shard %d under token %d, is about to charge %s …", late.name, held.Shard, held.Token, held.Customer)
+	s.show.say("%s owns shard %d under token %d, is about to charge %s …", late.Name, held.Shard, held.Token, held.Customer)
 	before := f.ownerships(late)
 	frozen := time.Now()
-	if err := late.signal(syscall.SIGSTOP); err != nil {
+	if err := late.Pause(); err != nil {
 		return err
 	}
-	s.show.say("… and freezes (kill -STOP %d).", late.pid())
+	s.show.say("… and freezes (kill -STOP %d).", late.Pid())
 	overtaken := func() bool { return f.billed[held.Customer] > held.Token && f.takenOver(before) }
 	if err := f.until(ctx, "another process to charge "+held.Customer, overtaken); err != nil {
 		return err
 	}
 	s.show.say("After %s its lease had run out and %s had taken shard %d over, and charged %s under token %d.",
-		since(frozen), f.shards[held.Shard].by.name, held.Shard, held.Customer, f.billed[held.Customer])
+		since(frozen), f.shards[held.Shard].by.Name, held.Shard, held.Customer, f.billed[held.Customer])
 	f.refused = nil
 	if err := f.thaw(late); err != nil {
 		return err
 	}
-	s.show.say("Now %s wakes up (kill -CONT %d). It checked before it froze, so it writes.", late.name, late.pid())
+	s.show.say("Now %s wakes up (kill -CONT %d). It checked before it froze, so it writes.", late.Name, late.Pid())
 	if err := s.showLateWrite(ctx, held); err != nil {
 		return err
 	}
@@ -181,22 +181,22 @@ func (s *story) minority(ctx context.Context) error {
 	alone := f.busiest()
 	held := len(f.holds[alone])
 	frozen := time.Now()
-	for _, p := range f.procs {
+	for _, p := range f.cast.Members {
 		if p != alone {
 			if err := f.freeze(ctx, p); err != nil {
 				return err
 			}
-			s.show.say("kill -STOP %d: %s is frozen.", p.pid(), p.name)
+			s.show.say("kill -STOP %d: %s is frozen.", p.Pid(), p.Name)
 		}
 	}
-	if err := f.until(ctx, alone.name+" to report its loss", func() bool { return len(f.holds[alone]) == 0 }); err != nil {
+	if err := f.until(ctx, alone.Name+" to report its loss", func() bool { return len(f.holds[alone]) == 0 }); err != nil {
 		return err
 	}
-	s.show.say("After %s %s reported that it lost all its %d shards, and ended their jobs.", since(frozen), alone.name, held)
+	s.show.say("After %s %s reported that it lost all its %d shards, and ended their jobs.", since(frozen), alone.Name, held)
 	if err := s.showRefusals(ctx, alone); err != nil {
 		return err
 	}
-	for _, p := range f.procs {
+	for _, p := range f.cast.Members {
 		if p != alone {
 			if err := f.thaw(p); err != nil {
 				return err
@@ -215,7 +215,7 @@ func (s *story) minority(ctx context.Context) error {
 }
 
 // showRefusals asks the process that is alone to read and to write.
-func (s *story) showRefusals(ctx context.Context, alone *process) error {
+func (s *story) showRefusals(ctx context.Context, alone *procs.Member) error {
 	f := s.fleet
 	gets, puts := topic{read, "price"}, topic{wrote, "price"}
 	if err := f.ask(ctx, alone, order{Do: doGet, Key: "price", Within: 2 * time.Second}, gets); err != nil {
@@ -225,7 +225,7 @@ func (s *story) showRefusals(ctx context.Context, alone *process) error {
 		return err
 	}
 	if r := f.last[gets]; !r.NoQuorum {
-		return fmt.Errorf("%s answered a read without a majority: %q, %s", alone.name, r.Value, r.Err)
+		return fmt.Errorf("%s answered a read without a majority: %q, %s", alone.Name, r.Value, r.Err)
 	}
 	s.show.say("Asked to read, it refuses with ErrNoQuorum: %s", f.last[gets].Err)
 	switch r := f.last[puts]; {
@@ -234,7 +234,7 @@ func (s *story) showRefusals(ctx context.Context, alone *process) error {
 	case r.Unknown:
 		s.show.say("Asked to write, it says ErrUnknown: one of the frozen processes has the request in its mailbox.")
 	default:
-		return fmt.Errorf("%s acknowledged a write without a majority (%s)", alone.name, r.Err)
+		return fmt.Errorf("%s acknowledged a write without a majority (%s)", alone.Name, r.Err)
 	}
 	return nil
 }
@@ -270,8 +270,8 @@ func (s *story) untilBilled(ctx context.Context, customers int) error {
 
 func (s *story) showOwners() {
 	rows := [][]string{{"process", "pid", "owns shards"}}
-	for _, p := range s.fleet.procs {
-		rows = append(rows, []string{p.name, fmt.Sprint(p.pid()), strings.Trim(fmt.Sprint(s.fleet.owned(p)), "[]")})
+	for _, p := range s.fleet.cast.Members {
+		rows = append(rows, []string{p.Name, fmt.Sprint(p.Pid()), strings.Trim(fmt.Sprint(s.fleet.owned(p)), "[]")})
 	}
 	s.show.table(rows)
 }
@@ -281,7 +281,7 @@ func (s *story) showTakeover(before map[int]ownership, from time.Time) {
 	for shard := 1; shard <= shards; shard++ {
 		if was, ok := before[shard]; ok {
 			now := s.fleet.shards[shard]
-			rows = append(rows, []string{fmt.Sprint(shard), was.by.name, fmt.Sprint(was.token), now.by.name, fmt.Sprint(now.token),
+			rows = append(rows, []string{fmt.Sprint(shard), was.by.Name, fmt.Sprint(was.token), now.by.Name, fmt.Sprint(now.token),
 				fmt.Sprint(now.at.Sub(from).Round(10 * time.Millisecond))})
 		}
 	}

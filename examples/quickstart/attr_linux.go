@@ -1,9 +1,0 @@
-package main
-
-import "syscall"
-
-// childAttr gives a process a group of its own, so that an interrupt on the terminal reaches the parent alone, which ends all. And
-// should the parent be killed, the kernel kills the process, also if it is stopped and cannot see its stdin end.
-func childAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
