@@ -27,16 +27,11 @@ func (r *request) check(s *Shard) error {
 	if err := checkName(r.what, r.name()); err != nil {
 		return err
 	}
-	for _, name := range r.op.GetNames() {
-		if err := checkName(r.what, string(name)); err != nil {
-			return err
-		}
-	}
 	switch maxHold, grace := time.Duration(r.op.GetMaxHold()), time.Duration(r.op.GetGrace()); {
 	case len(r.op.GetValue()) > fsm.MaxLockValue:
 		return fmt.Errorf("%s %q: %w: the value has %d bytes, at most %d are allowed", r.what, r.name(), ErrTooLarge, len(r.op.GetValue()), fsm.MaxLockValue)
 	case r.wait < 0:
-		return fmt.Errorf("%s %q: %w: Wait = %v: give no negative time", r.what, r.name(), ErrInvalid, r.wait)
+		return fmt.Errorf("%s %q: %w: Wait = %v: give 0 or more", r.what, r.name(), ErrInvalid, r.wait)
 	case maxHold < 0 || maxHold > fsm.MaxHold:
 		return fmt.Errorf("%s %q: %w: MaxHold = %v: give 0 to %v", r.what, r.name(), ErrInvalid, maxHold, fsm.MaxHold)
 	case grace < 0 || grace > fsm.MaxGrace:
@@ -55,7 +50,7 @@ func (r *request) check(s *Shard) error {
 func checkName(what, name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%s: %w: the name is empty", what, ErrInvalid)
+		return fmt.Errorf("%s: %w: the name is empty: give 1 to %d bytes", what, ErrInvalid, fsm.MaxName)
 	case len(name) > fsm.MaxName:
 		return fmt.Errorf("%s: %w: the name has %d bytes, at most %d are allowed", what, ErrTooLarge, len(name), fsm.MaxName)
 	}

@@ -85,7 +85,7 @@ func (l *Leadership) Transfer(ctx context.Context, to string) error {
 		return fmt.Errorf("transfer: %w", ErrNotHeld)
 	}
 	if len(to) == 0 || len(to) > fsm.MaxNode || !utf8.ValidString(to) {
-		return fmt.Errorf("transfer %q: %w: %q is no node's UUID", l.name, ErrInvalid, to)
+		return fmt.Errorf("transfer %q: %w: %.64q is no node's UUID", l.name, ErrInvalid, to)
 	}
 	op := &fsmpb.Op{Guards: l.guards, Kind: &fsmpb.Op_Transfer{Transfer: &fsmpb.Transfer{Kind: l.kind, Name: []byte(l.name), Token: uint64(l.hold.token), Node: to}}}
 	res, err := l.release(ctx, op)

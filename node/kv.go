@@ -207,7 +207,7 @@ func (o *PutOptions) check(what string) error {
 func checkKey(what, key string) error {
 	switch {
 	case key == "":
-		return fmt.Errorf("%s: %w: the key is empty", what, ErrInvalid)
+		return fmt.Errorf("%s: %w: the key is empty: give 1 to %d bytes", what, ErrInvalid, fsm.MaxKey)
 	case len(key) > fsm.MaxKey:
 		return fmt.Errorf("%s: %w: the key has %d bytes, at most %d are allowed", what, ErrTooLarge, len(key), fsm.MaxKey)
 	}

@@ -63,13 +63,18 @@ func (s *Shard) LockAll(ctx context.Context, names []string, o *LockOptions) (*L
 		return nil, fmt.Errorf("lock all: %w: %d names: give 1 to %d", ErrInvalid, len(names), maxNames)
 	}
 	op := &fsmpb.Lock{Name: []byte(names[0])}
-	seen := map[string]bool{names[0]: true}
-	for _, name := range names[1:] {
+	seen := map[string]bool{}
+	for i, name := range names {
+		if err := checkName("lock all", name); err != nil {
+			return nil, err
+		}
 		if seen[name] {
 			return nil, fmt.Errorf("lock all: %w: %q is named twice", ErrInvalid, name)
 		}
 		seen[name] = true
-		op.Names = append(op.Names, []byte(name))
+		if i > 0 {
+			op.Names = append(op.Names, []byte(name))
+		}
 	}
 	return s.lock(ctx, o, &request{what: "lock all", op: op})
 }

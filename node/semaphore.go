@@ -20,6 +20,9 @@ var _ Hold = (*Permit)(nil)
 // it. All who use it must give the same number, 1 to 1,048,576: ErrConflict names the present one, or says that the name is a lock. SetPermits
 // changes it. Other errors are those of Lock.
 func (s *Shard) Semaphore(ctx context.Context, name string, permits int, o *LockOptions) (*Permit, error) {
+	if err := checkName("semaphore", name); err != nil {
+		return nil, err
+	}
 	if err := checkPermits(permits); err != nil {
 		return nil, fmt.Errorf("semaphore %q: %w", name, err)
 	}

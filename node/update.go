@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
 
@@ -58,6 +59,9 @@ func (s *Shard) Add(ctx context.Context, key string, delta int64) (int64, error)
 // Up to 1,024 records, or 4 MiB of values, go in one change; more in several. An error after the first of them wraps ErrUnknown: some are removed.
 // Other errors are those of Put. It touches records only, never locks or sessions.
 func (s *Shard) DeletePrefix(ctx context.Context, prefix string) (deleted int64, r Revision, err error) {
+	if len(prefix) > fsm.MaxKey {
+		return 0, 0, fmt.Errorf("delete prefix: %w: the prefix has %d bytes, at most %d are allowed", ErrTooLarge, len(prefix), fsm.MaxKey)
+	}
 	for {
 		res, err := s.write(ctx, "delete prefix", &fsmpb.Op{Kind: &fsmpb.Op_DeletePrefix{DeletePrefix: &fsmpb.DeletePrefix{Prefix: []byte(prefix)}}})
 		switch {
