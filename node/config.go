@@ -80,8 +80,9 @@ type Config struct {
 	Replicas int
 	// Weight and MaxMoves are reserved for placement. They have no effect yet.
 	Weight, MaxMoves int
-	// History is how many changes of records each shard keeps for Watch and History, 100 to 10,000,000, zero for 100,000; for at most 7 days, and up to a
-	// tenth more. The shard's owner applies its own value: give all nodes the same.
+	// History is how many changes of records each shard keeps for Watch and History, 100 to 10,000,000, zero for 100,000, and up to a tenth more; those
+	// that one owner has seen grow older than 7 days, on its clock since boot, are forgotten too. The shard's owner applies its own value: give all nodes
+	// the same.
 	History int
 	// Tags are gossiped with the node's record: at most 64, printable. Name, Zone, the address and all tags share 400 bytes, of
 	// which each tag takes 8 on top of its key and value.

@@ -110,7 +110,7 @@ func (r *Run) run(ctx context.Context, fn func(context.Context, *Run) ([]byte, e
 // the background, so that somebody can run it again.
 func (r *Run) complete(ctx context.Context, result []byte, keep time.Duration) error {
 	op := &fsmpb.Op{Guards: r.guards, Kind: &fsmpb.Op_JobDone{JobDone: &fsmpb.JobDone{
-		Name: []byte(r.name), Token: uint64(r.hold.token), Result: bytes.Clone(result), Keep: int64(keep), At: time.Now().UnixNano(),
+		Name: []byte(r.name), Token: uint64(r.hold.token), Result: bytes.Clone(result), Keep: int64(keep), At: max(r.s.g.n.env.Date().UnixNano(), 0),
 	}}}
 	_, err := r.release(context.WithoutCancel(ctx), op)
 	if err == nil {

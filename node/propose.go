@@ -204,7 +204,7 @@ func (o *ownership) commitLoop(ctx context.Context) {
 // commit proposes one entry and answers its operations. The entry's application confirms the lease, from before this attempt was
 // proposed, if this node still leads afterwards: a follower's proposal is forwarded and applied too.
 func (o *ownership) commit(ctx context.Context, ops []queuedOp) {
-	batch := &fsmpb.Batch{Stamp: uint64(o.token), At: time.Now().UnixNano(), Ops: make([]*fsmpb.Op, len(ops))}
+	batch := &fsmpb.Batch{Stamp: uint64(o.token), At: o.l.g.n.env.Date().UnixNano(), Ops: make([]*fsmpb.Op, len(ops))}
 	for i := range ops {
 		batch.Ops[i] = ops[i].op
 	}

@@ -2,16 +2,15 @@ package node
 
 import (
 	"context"
-	"sort"
 	"time"
 
-	"github.com/oarlock/oarlock/fsm"
 	"github.com/oarlock/oarlock/fsm/fsmpb"
 )
 
 const (
 	trimTick   = 10 * time.Second
 	trimAge    = 7 * 24 * time.Hour // older changes are forgotten
+	trimMark   = time.Hour          // by so much more
 	trimBehind = 10                 // a tenth more than Config.History may be kept, so that it is not trimmed all the time
 )
 
@@ -19,6 +18,7 @@ const (
 func (o *ownership) trimLoop(ctx context.Context) {
 	t := time.NewTicker(trimTick)
 	defer t.Stop()
+	past := past{}
 	for {
 		select {
 		case <-t.C:
@@ -26,26 +26,44 @@ func (o *ownership) trimLoop(ctx context.Context) {
 			return
 		}
 		m := o.l.machine.Load()
-		if to := trimTo(m, Revision(o.l.g.n.c.History), time.Now()); to > m.Oldest() {
+		old := past.note(o.l.now(), m.Revision())
+		if to := trimTo(m.Oldest(), m.Revision(), old, Revision(o.l.g.n.c.History)); to > m.Oldest() {
 			_, _ = o.submit(ctx, &fsmpb.Op{Kind: &fsmpb.Op_Compact{Compact: &fsmpb.Compact{Oldest: uint64(to)}}})
 		}
 	}
 }
 
-// trimTo is the oldest revision to keep. The age is told by the wall clocks of the owners that made the changes: a clock that jumps ahead by days
-// loses history, which watchers hear of, and nothing else.
-func trimTo(m *fsm.Machine, keep Revision, now time.Time) Revision {
-	oldest, last := m.Oldest(), m.Revision()
-	to := oldest
-	if count := last + 1 - oldest; count > keep+keep/trimBehind {
-		to = last + 1 - keep
+// trimTo is the oldest revision to keep, of those from oldest to last: so many, and none up to old.
+func trimTo(oldest, last, old, keep Revision) Revision {
+	to := max(oldest, old+1)
+	if last+1-oldest > keep+keep/trimBehind {
+		to = max(to, last+1-keep)
 	}
-	if at, ok := m.ChangeTime(to); !ok || at >= now.Add(-trimAge).UnixNano() {
-		return to
+	return to
+}
+
+// past is what an owner remembers of the shard's revision. A change is as old as this owner has measured on its clock since boot, never what
+// wall clocks say, which may be stepped: so it is kept longer than asked for where owners change, and never shorter.
+type past []mark
+
+// mark is the revision at a time since boot.
+type mark struct {
+	at   time.Duration
+	last Revision
+}
+
+// note remembers last once an hour, and returns the last revision that is older than the age, 0 if none is known.
+func (p *past) note(now time.Duration, last Revision) (old Revision) {
+	marks := *p
+	if n := len(marks); n == 0 || now-marks[n-1].at >= trimMark {
+		marks = append(marks, mark{now, last})
 	}
-	young := sort.Search(int(last+1-to), func(i int) bool {
-		at, ok := m.ChangeTime(to + Revision(i))
-		return !ok || at >= now.Add(-trimAge).UnixNano()
-	})
-	return to + Revision(young)
+	for len(marks) > 1 && now-marks[1].at > trimAge {
+		marks = marks[1:]
+	}
+	*p = marks
+	if now-marks[0].at > trimAge {
+		return marks[0].last
+	}
+	return 0
 }

@@ -39,6 +39,8 @@ type Env struct {
 	BootID string     // tells the machine's boots apart
 	Listen func(bind, advertise string, log hclog.Logger) (transport.Transport, error)
 	Lookup func(ctx context.Context, host string) ([]string, error)
+	// Wall is the date, which is recorded for people to read and decides nothing; nil: time.Now.
+	Wall func() time.Time
 	// MaxFormat is the newest cluster format version this binary speaks; 0: the newest it was built with. Tests of
 	// mixed versions set it.
 	MaxFormat uint32
@@ -72,6 +74,14 @@ type Inspector interface {
 	Transfer(shard int, node string) error
 	// Propose proposes an entry through this node, as one that was forwarded and comes late.
 	Propose(ctx context.Context, shard int, entry []byte) error
+}
+
+// Date is what Wall says.
+func (e *Env) Date() time.Time {
+	if e.Wall != nil {
+		return e.Wall()
+	}
+	return time.Now()
 }
 
 type key struct{}
