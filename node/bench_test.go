@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -136,17 +138,69 @@ func BenchmarkShard_Put(b *testing.B) {
 	}
 }
 
-func BenchmarkShard_LockUnlock(b *testing.B) {
-	s, _ := ownedShard(b, openCluster(b, 1)[0])
-	ctx := context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		l, err := s.Lock(ctx, "bench", nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := l.Unlock(ctx); err != nil {
-			b.Fatal(err)
+// aroundOwner returns one shard as its owner and then as the other nodes see it.
+func aroundOwner(tb testing.TB, nodes []*node.Node) []*node.Shard {
+	tb.Helper()
+	for i, n := range nodes {
+		for s := range n.Shards() {
+			if _, ok := s.Owned(); !ok {
+				continue
+			}
+			all := []*node.Shard{s}
+			for k, other := range nodes {
+				if k != i {
+					all = append(all, other.ShardAt(s.ID()))
+				}
+			}
+			return all
 		}
 	}
+	tb.Fatal("no shard has an owner")
+	return nil
+}
+
+// byClients has clients share b.N calls of f, which is given the client's number.
+func byClients(b *testing.B, clients int, f func(client int) error) {
+	b.Helper()
+	var calls atomic.Int64
+	var wg sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range clients {
+		wg.Go(func() { // stops when all calls are made, or one failed
+			for calls.Add(1) <= int64(b.N) {
+				if err := f(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "locks/s")
+}
+
+func lockUnlock(ctx context.Context, s *node.Shard, name string) error {
+	l, err := s.Lock(ctx, name, nil)
+	if err != nil {
+		return err
+	}
+	return l.Unlock(ctx)
+}
+
+// Locks that nobody else wants, one for each client, at the shard's owner and elsewhere.
+func BenchmarkShard_LockUnlock(b *testing.B) {
+	for i, s := range aroundOwner(b, openCluster(b, 3))[:2] {
+		for _, clients := range []int{1, 64} {
+			b.Run(fmt.Sprintf("at=%s/clients=%d", []string{"owner", "other"}[i], clients), func(b *testing.B) {
+				byClients(b, clients, func(i int) error { return lockUnlock(context.Background(), s, strconv.Itoa(i)) })
+			})
+		}
+	}
+}
+
+// One lock that goes round between two nodes, neither of which owns the shard: one client holds it and two wait, so each call is a hand-off.
+func BenchmarkShard_HandOff(b *testing.B) {
+	shards := aroundOwner(b, openCluster(b, 3))
+	byClients(b, 3, func(i int) error { return lockUnlock(context.Background(), shards[1+i%2], "x") })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oarlock/oarlock/node"
@@ -172,6 +173,7 @@ func TestCase012_RenewedAfterALoss(t *testing.T) {
 					c.Isolate(holder)
 					wantDone(t, "lock", l, time.Now(), ttl)
 					c.Heal()
+					synctest.Wait() // Done comes before what is counted
 					if st := n.Stats(); st.Sessions != 0 || st.Holds != 0 || st.HoldsLost != uint64(round+1) {
 						t.Fatalf("round %d: after the loss: got %+v, want nothing left", round, st.SessionStats)
 					}
