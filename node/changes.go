@@ -20,6 +20,7 @@ func (g *group) changes(ctx context.Context, q *wire.ChangesRequest, limit time.
 	}
 	q.Header, q.Shard = g.n.header(), uint32(g.id)
 	err := ErrNoQuorum
+	var lonely *wire.ChangesPage
 	for _, node := range g.sources() {
 		reply := &wire.ChangesReply{}
 		actx, cancel := context.WithTimeout(ctx, limit)
@@ -33,9 +34,26 @@ func (g *group) changes(ctx context.Context, q *wire.ChangesRequest, limit time.
 		case reply.GetOutcome() == wire.Outcome_DONE:
 			g.source.Store(&node)
 			return reply.GetPage(), nil
+		case reply.GetOutcome() == wire.Outcome_UNKNOWN && lonely == nil:
+			lonely = reply.GetPage()
 		}
 	}
+	if lonely != nil {
+		return lonely, nil
+	}
 	return nil, err
+}
+
+// changesFor answers q for another node.
+func (g *group) changesFor(ctx context.Context, q *wire.ChangesRequest) *wire.ChangesReply {
+	page := g.changesHere(ctx, q)
+	if page == nil {
+		return &wire.ChangesReply{Outcome: wire.Outcome_NOT_OWNER}
+	}
+	if leader, _ := g.n.disk.host.Leader(g.id); leader == 0 { // cut off, it may be: who asks should follow a replica that hears more
+		return &wire.ChangesReply{Outcome: wire.Outcome_UNKNOWN, Page: page}
+	}
+	return &wire.ChangesReply{Outcome: wire.Outcome_DONE, Page: page}
 }
 
 // sources are the other nodes with a replica, in the order in which this one asks them: the one that answered last, those of its own zone, the

@@ -42,3 +42,9 @@ func Depose(n *Node, shard int, to string) {
 	g := n.group(shard)
 	_ = n.disk.host.Transfer(g.id, g.replicaOn(to))
 }
+
+// Reopen has the node hear once more that its replica of the shard was opened.
+func Reopen(n *Node, shard int) {
+	l := n.group(shard).local
+	l.Opened(l.machine.Load())
+}

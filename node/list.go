@@ -78,16 +78,10 @@ func (l *Listing) All() iter.Seq2[Record, error] {
 					return
 				}
 			}
-			n := len(page.GetRecords())
-			if left -= n; !page.GetMore() || n == 0 || l.limit > 0 && left <= 0 {
+			left -= len(page.GetRecords())
+			q := l.following(page)
+			if q == nil || l.limit > 0 && left <= 0 {
 				return
-			}
-			q := &wire.ListRecords{From: l.q.GetFrom(), To: l.q.GetTo(), At: uint64(l.Revision), KeysOnly: l.q.GetKeysOnly(), Reverse: l.q.GetReverse()}
-			last := page.GetRecords()[n-1].GetKey()
-			if q.Reverse {
-				q.To = last
-			} else {
-				q.From = append(append([]byte(nil), last...), 0)
 			}
 			var err error
 			if page, err = l.page(q, left); err != nil {
@@ -96,6 +90,22 @@ func (l *Listing) All() iter.Seq2[Record, error] {
 			}
 		}
 	}
+}
+
+// following asks for what comes after a page; nil: nothing does.
+func (l *Listing) following(page *wire.RecordsPage) *wire.ListRecords {
+	n := len(page.GetRecords())
+	if !page.GetMore() || n == 0 {
+		return nil
+	}
+	q := &wire.ListRecords{From: l.q.GetFrom(), To: l.q.GetTo(), At: uint64(l.Revision), KeysOnly: l.q.GetKeysOnly(), Reverse: l.q.GetReverse()}
+	last := page.GetRecords()[n-1].GetKey()
+	if q.Reverse {
+		q.To = last
+	} else {
+		q.From = append(append([]byte(nil), last...), 0)
+	}
+	return q
 }
 
 // page fetches what comes next, at most left records if there is a limit.

@@ -242,6 +242,7 @@ func (l *local) propose(ctx context.Context, e *fsmpb.Entry) (fsm.Applied, error
 func (l *local) Opened(m *fsm.Machine) {
 	l.machine.Store(m)
 	l.g.n.raised(m.Version())
+	l.g.feed.all(0) // it may have what another replica, which answered until now, has not
 	l.leaderChanged()
 }
 

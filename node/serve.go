@@ -28,12 +28,7 @@ func (n *Node) serve(ctx context.Context, r rpc.Request) ([]byte, error) {
 	case wire.MethodFollow:
 		return onShard(n, r, func(g *group, _ *wire.FollowRequest) proto.Message { return g.followHere(ctx) })
 	case wire.MethodChanges:
-		return onShard(n, r, func(g *group, q *wire.ChangesRequest) proto.Message {
-			if page := g.changesHere(ctx, q); page != nil {
-				return &wire.ChangesReply{Outcome: wire.Outcome_DONE, Page: page}
-			}
-			return &wire.ChangesReply{Outcome: wire.Outcome_NOT_OWNER}
-		})
+		return onShard(n, r, func(g *group, q *wire.ChangesRequest) proto.Message { return g.changesFor(ctx, q) })
 	case wire.MethodRenew:
 		return handle(n, r, func(q *wire.RenewRequest) (proto.Message, error) {
 			if _, err := n.served(q.GetHeader(), 0); err != nil {

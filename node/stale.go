@@ -66,7 +66,7 @@ func (g *group) getStale(ctx context.Context, max time.Duration, key string) (re
 func (g *group) listStale(ctx context.Context, max time.Duration, q *wire.ListRecords) (page *wire.RecordsPage) {
 	if !g.stale(ctx, max, func(m *fsm.Machine) bool {
 		page = listRecords(m, q)
-		return page != nil
+		return page != nil && (page.GetRevision() >= q.GetAt() || page.GetCompacted() != 0) // else the owner may be further
 	}) {
 		return nil
 	}

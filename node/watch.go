@@ -14,7 +14,8 @@ const progressEvery = 5 * time.Second
 
 // WatchOptions are for Watch; nil is the default: the changes from now on.
 type WatchOptions struct {
-	// From is the first revision wanted, usually the last one seen plus one; 0: from now on. It needs to be kept in the history still.
+	// From is the first revision wanted, usually the last one seen plus one; 0: from now on. It needs to be kept in the history still, and to be at most the
+	// next one: from beyond that, a future that is lost, the watch ends with ErrInvalid.
 	From Revision
 	// Initial tells all records first, as puts of one revision, then EventSynced with it, then what changed since. Not with From.
 	Initial bool
@@ -52,12 +53,16 @@ type watch struct {
 	yield  func(Event, error) bool
 
 	g        *group
-	next     Revision            // of the first change that has not been told
-	skip     uint32              // so many of its changes have been
-	told     map[string]Revision // with Relist: the records that the reader knows of, and their last changes
-	progress <-chan time.Time    // nil without Progress
-	owed     Revision            // progress is due once everything up to here has been told, 0: none is
-	pause    time.Duration       // before the next look at a replica that lags behind
+	next     Revision         // of the first change that has not been told
+	skip     uint32           // so many of its changes have been
+	begun    bool             // from now on it waits for an owner that it needs
+	ahead    bool             // next is the caller's, and may be beyond what the shard has come to
+	told     map[string]known // with Relist: the records that the reader knows of
+	round    int              // of listings
+	progress <-chan time.Time // nil without Progress
+	owing    bool             // progress is due once everything up to owed has been told
+	owed     Revision
+	pause    time.Duration // before the next look at a replica that lags behind
 }
 
 // run tells events until the reader leaves, and then returns nil, or until it must end with an error.
@@ -68,7 +73,7 @@ func (w *watch) run(ctx context.Context) error {
 	}
 	w.g = g
 	if w.o.Relist {
-		w.told = map[string]Revision{}
+		w.told = map[string]known{}
 	}
 	if w.o.Progress {
 		t := time.NewTicker(progressEvery)
@@ -90,6 +95,14 @@ func (w *watch) run(ctx context.Context) error {
 		case err != nil: // no replica can be reached: that may pass
 			sleep(ctx, lastPause)
 			continue
+		}
+		if w.ahead {
+			if reached, err := w.reached(ctx, Revision(page.GetRevision())); err != nil {
+				return err
+			} else if !reached {
+				sleep(ctx, lastPause)
+				continue
+			}
 		}
 		if more, err := w.tell(ctx, page); !more {
 			return err
@@ -114,14 +127,31 @@ func (w *watch) start(ctx context.Context) (more bool, err error) {
 	case w.o.Initial:
 		return w.list(ctx)
 	case w.o.From != 0:
-		w.next = w.o.From
+		w.next, w.begun, w.ahead = w.o.From, true, true
 		return true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.g.n.c.RequestTimeout)
 	defer cancel()
 	r, err := w.g.revision(ctx)
-	w.next = r + 1
+	w.next, w.begun = r+1, true
 	return err == nil, err
+}
+
+// reached says whether the shard has come to the revision before the caller's first one, as a replica at revision r or else the owner knows. An error: it has not.
+func (w *watch) reached(ctx context.Context, r Revision) (bool, error) {
+	if r < w.next-1 {
+		ctx, cancel := context.WithTimeout(ctx, w.g.n.attemptTime())
+		defer cancel()
+		now, err := w.g.revision(ctx)
+		if err != nil {
+			return false, nil
+		}
+		if now < w.next-1 {
+			return false, fmt.Errorf("%w: revision %d is beyond the next one, the shard is at %d", ErrInvalid, w.next, now)
+		}
+	}
+	w.ahead = false
+	return true, nil
 }
 
 // tell yields what a page has. It says whether to go on.
@@ -140,9 +170,9 @@ func (w *watch) tell(ctx context.Context, page *wire.ChangesPage) (more bool, er
 		w.note(e)
 	}
 	w.next, w.skip = Revision(page.GetNext()), page.GetSkip()
-	if w.owed != 0 && w.next > w.owed {
+	if w.owing && w.next > w.owed {
 		e := Event{Type: EventProgress, Revision: w.next - 1}
-		w.owed = 0
+		w.owing = false
 		if !w.yield(e, nil) {
 			return false, nil
 		}
@@ -150,55 +180,9 @@ func (w *watch) tell(ctx context.Context, page *wire.ChangesPage) (more bool, er
 	return true, nil
 }
 
-// note remembers what the reader knows, if it is needed.
-func (w *watch) note(e Event) {
-	switch {
-	case w.told == nil:
-	case e.Type == EventDelete:
-		delete(w.told, e.Record.Key)
-	default:
-		w.told[e.Record.Key] = e.Record.Mod
-	}
-}
-
-// list tells from a fresh listing what the reader does not know, and goes on from there.
-func (w *watch) list(ctx context.Context) (more bool, err error) {
-	fresh := *w.s
-	fresh.stale = 0
-	l, err := fresh.List(ctx, w.prefix, nil)
-	if err != nil {
-		return false, err
-	}
-	gone := w.told
-	if gone != nil {
-		w.told = make(map[string]Revision, len(gone))
-	}
-	for r, err := range l.All() {
-		if err != nil {
-			return false, err
-		}
-		if mod, ok := gone[r.Key]; !ok || mod != r.Mod {
-			if !w.yield(Event{Type: EventPut, Revision: l.Revision, Record: r}, nil) {
-				return false, nil
-			}
-		}
-		delete(gone, r.Key)
-		if w.told != nil {
-			w.told[r.Key] = r.Mod
-		}
-	}
-	for key := range gone {
-		if !w.yield(Event{Type: EventDelete, Revision: l.Revision, Record: Record{Key: key}}, nil) {
-			return false, nil
-		}
-	}
-	w.next, w.skip = l.Revision+1, 0
-	return w.yield(Event{Type: EventSynced, Revision: l.Revision}, nil), nil
-}
-
 // wait returns when there may be something to tell. A look that reached up to revision seen found nothing.
 func (w *watch) wait(ctx context.Context, p *prefixWait, changed <-chan struct{}, seen Revision) error {
-	if p.behind(seen) || w.owed > seen {
+	if p.behind(seen) || w.owing && w.owed > seen {
 		w.pause = min(max(2*w.pause, firstPause), lastPause)
 		sleep(ctx, w.pause) // the replica that was asked has yet to apply it
 		return nil
@@ -211,7 +195,7 @@ func (w *watch) wait(ctx context.Context, p *prefixWait, changed <-chan struct{}
 		ctx, cancel := context.WithTimeout(ctx, w.g.n.attemptTime())
 		defer cancel()
 		if r, err := w.g.pulse.revision(ctx, w.g); err == nil {
-			w.owed = r
+			w.owing, w.owed = true, r
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -2411,7 +2411,7 @@ func (x *ChangesRequest) GetWait() int64 {
 
 type ChangesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"` // NOT_OWNER: there is no replica here that can answer
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=oarlock.wire.v1.Outcome" json:"outcome,omitempty"` // NOT_OWNER: no replica here can answer; UNKNOWN: it answers, and hears of no leader, so another may be further
 	Page          *ChangesPage           `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
