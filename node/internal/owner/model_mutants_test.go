@@ -215,6 +215,9 @@ func mutants() []mutant {
 			patient(b)
 			b.releases, b.script = 1, renewing()
 		}, 150000, 56},
+		{"EndedEarlierForLateness", "(d)", func(r *rules) {
+			r.session.expires = func(s Session, now, _ time.Duration) bool { return Expires(s, now, -unit(tickUnits)) }
+		}, one, 150000, 40},
 		{"AdoptedAtTheEnd", "(d)", func(r *rules) {
 			r.session.adopted = func(ttl, _, now time.Duration) Session { return Adopted(ttl, ttl, now) }
 		}, sessions, 150000, 40},

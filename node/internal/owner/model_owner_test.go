@@ -77,6 +77,7 @@ func (m *model) workMoves(s *state, i int, add func(action), both func(move, ...
 	if !n.own.known || !room {
 		return
 	}
+	// An owner adds to the deadline what its loop was late by: that only puts the end off, so no lateness stands for every one (TestExpires_LatenessPutsOff).
 	if m.rules.session.expires(n.own.session, unit(n.now), 0) || n.own.doubt && n.batch.e.kind != expireEntry && !n.queued(expireEntry) {
 		add(act(expire, i))
 	}

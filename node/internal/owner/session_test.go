@@ -157,3 +157,16 @@ func TestNextLook(t *testing.T) {
 		}
 	}
 }
+
+// Lateness only puts a session's end off, by just so much: what the model shows of an owner that is never late holds of every one.
+func TestExpires_LatenessPutsOff(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 7))
+	span := func() time.Duration { return time.Duration(rng.Int64N(int64(time.Hour))) }
+	for range 100_000 {
+		s := Session{TTL: 1 + span(), Renewed: span(), Renewing: rng.IntN(8) == 0, Expiring: rng.IntN(8) == 0}
+		now, late := SessionDeadline(s)+span()-span(), span()
+		if Expires(s, now, late) != Expires(s, now-late, 0) || Expires(s, now, late) && !Expires(s, now, 0) {
+			t.Fatalf("%+v at %v: ends %v when late by %v, %v when never", s, now, Expires(s, now, late), late, Expires(s, now, 0))
+		}
+	}
+}
