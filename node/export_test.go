@@ -48,3 +48,11 @@ func Reopen(n *Node, shard int) {
 	l := n.group(shard).local
 	l.Opened(l.machine.Load())
 }
+
+// Waited counts the prefixes of the shard's records that somebody waits for here.
+func Waited(n *Node, shard int) int {
+	f := &n.group(shard).feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.m) + len(f.lengths)
+}
