@@ -44,16 +44,19 @@ func measureFailover(ctx context.Context, out io.Writer, o failoverOptions) (err
 		}
 	}()
 	before := loadAverage()
-	times, err := p.measure(ctx, o)
-	if err != nil {
-		return err
+	times, failed := p.measure(ctx, o)
+	if failed != nil && len(times.kills) == 0 {
+		return failed
 	}
 	head := fmt.Sprintf("3 processes, %d shards, default settings, %d CPUs, load average %s at begin, %s at end",
 		shards, runtime.NumCPU(), before, loadAverage())
 	if o.verbose {
 		head += "\nlogs are in " + dir
 	}
-	return times.print(out, head)
+	if failed != nil {
+		head += "\nnot complete"
+	}
+	return errors.Join(failed, times.print(out, head))
 }
 
 // failoverTimes are the measured values, in the order of measurement.
@@ -74,6 +77,7 @@ func (p *procs) measure(ctx context.Context, o failoverOptions) (t failoverTimes
 			return t, fmt.Errorf("kill %d: %w", i+1, err)
 		}
 		t.kills = append(t.kills, took)
+		fmt.Fprintf(os.Stderr, "kill %d of %d: %v\n", i+1, o.kills, took.Round(time.Millisecond))
 	}
 	for i := range o.shutdowns {
 		took, call, err := p.shutdown(ctx, p.all[i%len(p.all)])
@@ -81,6 +85,7 @@ func (p *procs) measure(ctx context.Context, o failoverOptions) (t failoverTimes
 			return t, fmt.Errorf("shutdown %d: %w", i+1, err)
 		}
 		t.shutdowns, t.calls = append(t.shutdowns, took), append(t.calls, call)
+		fmt.Fprintf(os.Stderr, "shutdown %d of %d: %v\n", i+1, o.shutdowns, took.Round(time.Millisecond))
 	}
 	return t, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 )
 
 func main() {
@@ -21,7 +22,7 @@ func main() {
 	flag.StringVar(&w.join, "join", "", "internal: the addresses of the others, separated by commas")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, w, *failover, o)
 	stop()
 	if err != nil {
