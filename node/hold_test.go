@@ -29,7 +29,6 @@ func TestHold_Conformance(t *testing.T) {
 			if h.Token() <= last {
 				t.Errorf("%s: token %d after %d", k.name, h.Token(), last)
 			}
-			last = h.Token()
 			if err := h.Check(); err != nil || isDone(h) {
 				t.Errorf("%s: check %v, done %v", k.name, err, isDone(h))
 			}
@@ -52,6 +51,9 @@ func TestHold_Conformance(t *testing.T) {
 			}
 			wantErr(t, k.name+": cause of a late context", context.Cause(h.Context(ctx)), node.ErrNotHeld)
 			next := mustBeFree(t, k, b, "x")
+			if next.Token() <= h.Token() {
+				t.Errorf("%s: the next token is %d after %d", k.name, next.Token(), h.Token())
+			}
 			if !k.once {
 				wantErr(t, k.name+": release after another has it", h.release(ctx), node.ErrNotHeld)
 			}
@@ -149,7 +151,7 @@ func TestHold_Conformance_Loss(t *testing.T) {
 			}
 			time.Sleep(6 * time.Second)
 			for name, h := range lost {
-				wantLost(t, at+" "+name, h, ctxs[name])
+				wantLost(ctxs[name], t, at+" "+name, h)
 			}
 			c.Heal()
 			c.AwaitReady()
@@ -170,7 +172,7 @@ func TestHold_Conformance_Loss(t *testing.T) {
 }
 
 // wantLost fails unless a hold is lost, and says so at once.
-func wantLost(t *testing.T, what string, h held, ctx context.Context) {
+func wantLost(ctx context.Context, t *testing.T, what string, h held) {
 	t.Helper()
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

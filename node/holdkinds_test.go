@@ -73,7 +73,7 @@ func kindsOfHolds() []kindOfHold {
 			if err != nil {
 				return held{}, err
 			}
-			return held{x, x.Close, (&(*x)).Close}, nil
+			return held{x, x.Close, x.Close}, nil
 		}},
 	}
 }

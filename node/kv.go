@@ -197,7 +197,7 @@ func (o *PutOptions) check(what string) error {
 	case o == nil:
 		return nil
 	case o.TTL != 0 && (o.TTL < minRecordTTL || o.TTL > fsm.MaxRecordTTL):
-		return fmt.Errorf("%s: %w: a TTL of %v: give %v to %v, or zero for none", what, ErrInvalid, o.TTL, minRecordTTL, time.Duration(fsm.MaxRecordTTL))
+		return fmt.Errorf("%s: %w: a TTL of %v: give %v to %v, or zero for none", what, ErrInvalid, o.TTL, minRecordTTL, fsm.MaxRecordTTL)
 	case o.TTL != 0 && o.Ephemeral:
 		return fmt.Errorf("%s: %w: a record has a TTL or is ephemeral, not both", what, ErrInvalid)
 	}
