@@ -92,3 +92,18 @@ func watchOnce(s *node.Shard, way int) {
 		}
 	}
 }
+
+// A key that extends the last one of a page by the least byte is on the next page, in both directions.
+func TestShard_ListPages_KeyExtendsTheLast(t *testing.T) {
+	bubble(t, 3, nil, func(t *testing.T, c *nodetest.Cluster) {
+		s := c.Node(c.AwaitOwner(1)).ShardAt(1)
+		putMany(t, s, 1001, "")
+		mustPut(t, s, "k00998\x00", "") // behind 1000 records, of which one is below
+		mustPut(t, s, "k00001\x00", "") // the 1001st from the other end
+		for _, reverse := range []bool{false, true} {
+			if keys, _ := keysOf(t, s, "k", &node.ListOptions{Reverse: reverse}); len(keys) != 1003 {
+				t.Errorf("reverse %v: got %d records, want 1003", reverse, len(keys))
+			}
+		}
+	})
+}
