@@ -86,19 +86,6 @@ func (m *Machine) Oldest() Revision {
 	return m.st.counters.oldest
 }
 
-// ChangeTime returns the wall clock, in Unix nanoseconds, as an owner recorded it with the first change that is kept and whose
-// revision is r or later. False: there is none, or it cannot be read. It reads the storage without waiting for Apply.
-func (m *Machine) ChangeTime(r Revision) (at int64, ok bool) {
-	err := m.look(func(v view) error {
-		return v.eachChange(max(r, v.now.oldest), 0, func(rev Revision, _ uint32, stored []byte) (bool, error) {
-			c, err := decodeChange(rev, stored)
-			at, ok = c.At, err == nil
-			return false, err
-		})
-	})
-	return at, ok && err == nil
-}
-
 // view is the config records and their history at one instant.
 type view struct {
 	snap *pebble.Snapshot

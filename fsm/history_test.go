@@ -197,28 +197,6 @@ func revisionOf(t *testing.T, line string) (rev Revision) {
 	return rev
 }
 
-// The clock of a change is found by revision, among those that are kept.
-func TestMachine_ChangeTime(t *testing.T) {
-	s, _ := chronicle(t)
-	check := func(r Revision, at int64, ok bool) {
-		t.Helper()
-		if got, found := s.m.ChangeTime(r); got != at || found != ok {
-			t.Errorf("time of %d: got %d, %v; want %d, %v", r, got, found, at, ok)
-		}
-	}
-	for i, at := range []int64{100, 100, 100, -5, -5, 0, 300, 400, 400, 400} {
-		check(Revision(i), at, true)
-	}
-	check(10, 0, false)
-	check(^Revision(0), 0, false)
-	s.do(compactOp(6))
-	check(0, 300, true)
-	check(3, 300, true)
-	check(7, 400, true)
-	s.do(compactOp(10))
-	check(0, 0, false)
-}
-
 // A deletion of many records, and the end of a session with many, each have one revision, which no page splits.
 func TestMachine_Changes_WholeRevisions(t *testing.T) {
 	s := owned(t)
