@@ -72,7 +72,7 @@ func badConfigs() []badConfig {
 		{"Replicas", func(c *Config) { c.Replicas = -3 }, "-3", "1, 3, 5 or 7"},
 		{"Weight", func(c *Config) { c.Weight = -1 }, "-1", "no negative number"},
 		{"MaxMoves", func(c *Config) { c.MaxMoves = -1 }, "-1", "no negative number"},
-		{"History", func(c *Config) { c.History = -1 }, "-1", "no negative number"},
+		{"History", func(c *Config) { c.History = -1 }, "-1", "give 100 to 10000000"},
 		{"Tags", func(c *Config) { c.Tags = map[string]string{"": "v"} }, `""`, "key"},
 		{"Tags", func(c *Config) { c.Tags = map[string]string{"k": "a\nb"} }, `"a\nb"`, "printable"},
 		{"Tags", func(c *Config) { c.Tags = map[string]string{"k": strings.Repeat("v", 500)} }, "bytes", "at most 400"},
