@@ -240,6 +240,37 @@ func (p *replica) step() {
 	}
 }
 
+// follow applies a log in calls of random lengths, some entries more than once, with whatever step does in between, and holds the results and the
+// state against those of the reference.
+func (p *replica) follow(ref *shard, es []Entry, want []Applied) {
+	t := p.t
+	for p.m.Applied() < es[len(es)-1].Index {
+		p.step()
+		i := 0
+		for es[i].Index <= p.m.Applied() {
+			i++
+		}
+		from := max(0, i-p.r.IntN(3)) // some once more
+		to := min(len(es), i+1+p.r.IntN(8))
+		done, err := p.m.Apply(es[from:to])
+		checkHistory(t, p.m)
+		if err != nil || len(done) != to-i {
+			t.Errorf("apply %d..%d: got %d, %v; want %d", from, to, len(done), err, to-i)
+			return
+		}
+		for k, a := range done {
+			if got, want := outcome(a), outcome(want[i+k]); got != want {
+				t.Errorf("entry %d:\ngot  %s\nwant %s", a.Index, got, want)
+				return
+			}
+		}
+	}
+	checkMirror(t, p.m)
+	if got, want := hash(t, p.m), hash(t, ref.m); got != want {
+		t.Errorf("hash: got %x, want %x", got, want)
+	}
+}
+
 // The same log gives the same state and the same results, however it is cut into calls, through crashes that lose
 // what was not synced, restarts, snapshots and entries that come twice (cases 9 and 12's kind).
 func TestMachine_Replay(t *testing.T) {
@@ -250,29 +281,7 @@ func TestMachine_Replay(t *testing.T) {
 			p := &replica{t: t, r: rand.New(rand.NewPCG(seed, 2)), id: 1}
 			p.open(vfs.NewCrashableMem())
 			defer func() { p.close() }()
-			for p.m.Applied() < es[len(es)-1].Index {
-				p.step()
-				i := 0
-				for es[i].Index <= p.m.Applied() {
-					i++
-				}
-				from := max(0, i-p.r.IntN(3)) // some once more
-				to := min(len(es), i+1+p.r.IntN(8))
-				done, err := p.m.Apply(es[from:to])
-				checkHistory(t, p.m)
-				if err != nil || len(done) != to-i {
-					t.Fatalf("apply %d..%d: got %d, %v; want %d", from, to, len(done), err, to-i)
-				}
-				for k, a := range done {
-					if got, want := outcome(a), outcome(want[i+k]); got != want {
-						t.Fatalf("entry %d:\ngot  %s\nwant %s", a.Index, got, want)
-					}
-				}
-			}
-			checkMirror(t, p.m)
-			if got, want := hash(t, p.m), hash(t, ref.m); got != want {
-				t.Errorf("hash: got %x, want %x", got, want)
-			}
+			p.follow(ref, es, want)
 		})
 	}
 }

@@ -287,6 +287,7 @@ func TestOpen_DirLocked(t *testing.T) {
 
 // An address that cannot be had is told with its setting; the directory is free again.
 func TestOpen_BadAddress(t *testing.T) {
+	t.Parallel()
 	taken := openReal(t, realConfig(t.TempDir()))
 	dir := t.TempDir()
 	for name, bind := range map[string]string{"in use": taken.Addr(), "not resolvable": "none.invalid:0", "not ours": "192.0.2.1:0"} {

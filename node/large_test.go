@@ -25,7 +25,7 @@ func TestShard_Watch_LargeRevision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const n = 17 // of 512 KiB: more than the 8 MiB that an answer may have
+		n := underRace(17, 4) // of 512 KiB: more than the 8 MiB that an answer may have
 		for k := range n {
 			if _, err := s.In(x).Put(t.Context(), fmt.Sprintf("k%02d", k), make([]byte, 512<<10), &node.PutOptions{Ephemeral: true}); err != nil {
 				t.Fatal(err)
@@ -73,7 +73,7 @@ func TestShard_Txn_LargeAnswer(t *testing.T) {
 		owner := c.AwaitOwner(1)
 		value := strings.Repeat("v", 500<<10)
 		x := node.Txn{Then: []node.Op{node.AddOp("n", 1)}}
-		for k := range 17 {
+		for k := range underRace(17, 4) {
 			key := fmt.Sprintf("k%02d", k)
 			mustPut(t, c.Node(owner).ShardAt(1), key, value+key)
 			x.Then = append(x.Then, node.GetOp(key))

@@ -17,7 +17,8 @@ func TestPut_TTLOfLargeRecords(t *testing.T) {
 		s := c.Node(others(c, owner)[0]).ShardAt(1)
 		value := make([]byte, 512<<10)
 		var writers sync.WaitGroup
-		for k := range 12 {
+		n := underRace(12, 3)
+		for k := range n {
 			writers.Go(func() { // stops when it is written
 				if _, err := s.Put(within(t, 30*time.Second), fmt.Sprintf("k%02d", k), value, &node.PutOptions{TTL: 20 * time.Second}); err != nil {
 					t.Error(err)
@@ -27,12 +28,12 @@ func TestPut_TTLOfLargeRecords(t *testing.T) {
 		writers.Wait()
 		c.Kill(owner)
 		time.Sleep(19 * time.Second)
-		if keys, _ := keysOf(t, s, "k", &node.ListOptions{KeysOnly: true}); len(keys) != 12 {
-			t.Errorf("after 19 s: %d records, want 12", len(keys))
+		if keys, _ := keysOf(t, s, "k", &node.ListOptions{KeysOnly: true}); len(keys) != n {
+			t.Errorf("after 19 s: %d records, want %d", len(keys), n)
 		}
 		time.Sleep(6 * time.Second)
 		if keys, _ := keysOf(t, s, "k", &node.ListOptions{KeysOnly: true}); len(keys) != 0 {
-			t.Errorf("after 25 s: %d records are left of 12 that had a TTL of 20 s", len(keys))
+			t.Errorf("after 25 s: %d records are left of %d that had a TTL of 20 s", len(keys), n)
 		}
 	})
 }

@@ -46,6 +46,7 @@ func block(t *testing.T, out, heading string) string {
 // A holder that is paused between check and write overwrites the next one's write, and with fencing tokens its write is refused;
 // each event is one line, and nothing is left: case 15.
 func TestProcess_Story(t *testing.T) {
+	t.Parallel()
 	x := start(t, build(t))
 	out := x.Output(t)
 	for _, c := range []struct{ heading, verdict, final string }{
@@ -80,6 +81,7 @@ func TestProcess_Story(t *testing.T) {
 
 // However the story ends while A is stopped, no process is left; an interrupt leaves no files either.
 func TestProcess_Stopped(t *testing.T) {
+	t.Parallel()
 	binary := build(t)
 	for _, sig := range []os.Signal{os.Interrupt, os.Kill} {
 		t.Run(sig.String(), func(t *testing.T) {

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 // TestProcess_Kill: whenever the owner of a third of the shards is killed, each of them gets a new owner with a higher token, no
 // acknowledged write is lost, and each customer is billed exactly once (cases 14, 60).
 func TestProcess_Kill(t *testing.T) {
+	t.Parallel()
 	const eachRound = 120
 	self, err := os.Executable()
 	if err != nil {
