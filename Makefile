@@ -9,8 +9,8 @@ KILLS    ?= 3
 test: ## everything but the long runs, under 3 minutes
 	$(GO) test ./...
 
-race: ## the same under the race detector, under 8 minutes
-	$(GO) test -race -timeout 15m ./node ./... # the longest first
+race: ## the same under the race detector, a quarter of an hour
+	$(GO) test -race -timeout 20m ./node ./... # the longest first
 
 lint: ## gofmt, vet and, where .ci/run has built it, golangci-lint
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt:"; echo "$$out"; exit 1; fi
