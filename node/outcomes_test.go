@@ -131,7 +131,7 @@ func TestCase068_OutcomeAtEachStage(t *testing.T) {
 			if n := version(name + "/stuck"); n > 1 {
 				t.Errorf("%s of unknown outcome: version %d", name, n)
 			}
-			owner = h.AwaitOwner(1)
+			h.AwaitOwner(1)
 		}
 	})
 }
