@@ -1,7 +1,6 @@
 package node
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ type ttls struct {
 
 	mu    sync.Mutex // guards the fields below
 	m     map[string]*ttl
-	order ttlHeap
+	order agenda[*ttl]
 }
 
 // ttl is one record with a TTL.
@@ -34,8 +33,7 @@ type ttl struct {
 	length time.Duration
 	age    time.Duration // that is on record
 	since  time.Duration // when it had that age
-	at     time.Duration // when something is to be done: its age recorded, or its end
-	place  int           // in the heap
+	timing               // of what is to be done: its age recorded, or its end
 }
 
 // end is when its time is over.
@@ -44,10 +42,10 @@ func (x *ttl) end() time.Duration { return x.since + owner.Stretch(x.length-min(
 // aged notes that its present age is on record, or is about to be.
 func (x *ttl) aged(now time.Duration) {
 	x.age, x.since = x.age+now-x.since, now
-	x.plan()
 }
 
-func (x *ttl) plan() { x.at = min(x.end(), x.since+max(x.length/4, minAging)) }
+// next is when something is to be done.
+func (x *ttl) next() time.Duration { return min(x.end(), x.since+max(x.length/4, minAging)) }
 
 func (t *ttls) init(o *ownership) { t.o, t.wake, t.m = o, make(chan struct{}, 1), map[string]*ttl{} }
 
@@ -106,10 +104,11 @@ func (t *ttls) record(ctx context.Context, aged []*fsmpb.RecordRef) {
 func (t *ttls) next(now time.Duration) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.order) == 0 {
+	at := t.order.next()
+	if at == never {
 		return 0, false
 	}
-	return max(t.order[0].at-now, 0), true
+	return max(at-now, 0), true
 }
 
 // load enters the records that were there when the ownership began. What was written since is entered already; what was removed since is
@@ -131,7 +130,7 @@ func (t *ttls) load() {
 }
 
 func (t *ttls) dropLocked(x *ttl) {
-	heap.Remove(&t.order, x.place)
+	t.order.remove(x)
 	delete(t.m, x.key)
 }
 
@@ -152,10 +151,10 @@ func (t *ttls) enterLocked(key string, mod Revision, length, age, now time.Durat
 		t.dropLocked(old)
 	}
 	x := &ttl{key: key, mod: mod, length: length, age: age, since: now}
-	x.plan()
 	t.m[key] = x
-	heap.Push(&t.order, x)
-	if t.order[0] == x {
+	first := t.order.next()
+	t.order.put(x, x.next())
+	if x.at < first {
 		select {
 		case t.wake <- struct{}{}:
 		default:
@@ -167,18 +166,21 @@ func (t *ttls) enterLocked(key string, mod Revision, length, age, now time.Durat
 func (t *ttls) due(now time.Duration) (expired, aged []*fsmpb.RecordRef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.order) > 0 && t.order[0].at <= now && len(expired)+len(aged) < pageRecords {
-		x := t.order[0]
+	for len(expired)+len(aged) < pageRecords {
+		x, ok := t.order.due(now)
+		if !ok {
+			break
+		}
 		ref := &fsmpb.RecordRef{Key: []byte(x.key), Mod: uint64(x.mod)}
 		if now < x.end() {
 			x.aged(now)
 			ref.Age = int64(x.age)
 			aged = append(aged, ref)
+			t.order.put(x, x.next())
 		} else {
 			expired = append(expired, ref)
-			x.at = now + ttlRetry
+			t.order.put(x, now+ttlRetry)
 		}
-		heap.Fix(&t.order, 0)
 	}
 	return expired, aged
 }
@@ -187,37 +189,10 @@ func (t *ttls) due(now time.Duration) (expired, aged []*fsmpb.RecordRef) {
 func (t *ttls) ages(now time.Duration) (refs []*fsmpb.RecordRef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, x := range t.order {
+	for _, x := range t.m {
 		if now-x.since >= minAging && len(refs) < fsm.MaxRefs {
 			refs = append(refs, &fsmpb.RecordRef{Key: []byte(x.key), Mod: uint64(x.mod), Age: int64(x.age + now - x.since)})
 		}
 	}
 	return refs
-}
-
-// ttlHeap is ordered by when something is to be done.
-type ttlHeap []*ttl
-
-func (h ttlHeap) Len() int           { return len(h) }
-func (h ttlHeap) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h ttlHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push is called by package heap.
-func (h *ttlHeap) Push(x any) {
-	t := x.(*ttl)
-	t.place = len(*h)
-	*h = append(*h, t)
-}
-
-// Pop is called by package heap.
-func (h *ttlHeap) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	t.place = -1
-	return t
 }
